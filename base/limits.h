@@ -1,0 +1,55 @@
+/*
+ * Every bound on what somebody outside the process controls, each with its reason.
+ * A limit of the operator's (MemoryMax=, ClientsMax= …) lives in the configuration; what stands
+ * here is what no configuration may exceed.
+ */
+#pragma once
+
+#include <stdint.h>
+
+/* Linux takes 253 fds in one SCM_RIGHTS message; 128 leaves room and keeps a control buffer at 1
+ * KiB. */
+#define LIMIT_FRAME_FDS 128
+/* Largest message either way. A grant of 128 chunks takes ~8 KiB, a status reply is split in pages.
+ */
+#define LIMIT_FRAME_BYTES (64u * 1024u)
+/* What decoding one frame may allocate: protobuf-c turns 2 bytes into a ~24-byte object at worst.
+ */
+#define LIMIT_DECODE_BYTES (1024u * 1024u)
+/* Messages that wait for a peer which does not read. Past it the peer is dropped, not waited for.
+ */
+#define LIMIT_SEND_QUEUE_FRAMES 256
+/* fds that wait in that queue: they pin device memory, so they are fewer than the frames allow. */
+#define LIMIT_SEND_QUEUE_FDS 4096
+/* Frames read from one peer before others get their turn. */
+#define LIMIT_READ_BURST 16
+
+/* Requests of one client that wait for memory at once; a worker has tens in flight, not thousands.
+ */
+#define LIMIT_REQUESTS_PER_CLIENT 1024
+/* Chunks in one lease: 64 Ki chunks of the smallest size (2 MiB) are 128 GiB. */
+#define LIMIT_LEASE_CHUNKS 65536
+/* A request may wait at most an hour: a longer wait is a client that forgot it. */
+#define LIMIT_WAIT_NS (UINT64_C(3600) * UINT64_C(1000000000))
+
+/* Connected clients over all tenants: one fd and one pidfd each, under the daemon's RLIMIT_NOFILE.
+ */
+#define LIMIT_CLIENTS 16384
+/* Connections that have said no Hello yet, and how long they may take. */
+#define LIMIT_UNGREETED 256
+#define LIMIT_HELLO_NS (UINT64_C(10) * UINT64_C(1000000000))
+/* Operators' connections. */
+#define LIMIT_OPERATORS 64
+
+#define LIMIT_TENANTS 1024
+#define LIMIT_DEVICES 64
+/* Chunks that the broker owns on all devices: 2^20 of 2 MiB are 2 TiB. */
+#define LIMIT_CHUNKS_TOTAL (1u << 20)
+
+/* Names of tenants and leases: one line of a terminal. */
+#define LIMIT_NAME_BYTES 64
+/* Text of an error that travels to a peer. */
+#define LIMIT_TEXT_BYTES 256
+/* A configuration file: what a person writes, not what a disk holds. */
+#define LIMIT_CONFIG_BYTES (1024u * 1024u)
+#define LIMIT_CONFIG_FILES 256
