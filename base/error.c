@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <limits.h>
 
 static const struct {
     const char *name;
@@ -58,7 +59,8 @@ const char *limit_name(enum gmb_limit limit)
 
 enum gmb_status status_from_errno(int error)
 {
-    switch (error < 0 ? -error : error) {
+    /* -INT_MIN has no value; as it is, it falls through to INTERNAL. */
+    switch (error < 0 && error != INT_MIN ? -error : error) {
     case 0:
         return GMB_STATUS_OK;
     case EPERM:

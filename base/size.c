@@ -80,10 +80,11 @@ int size_parse(const char *text, uint64_t *ret_bytes)
     shift = suffix_shift(text);
     if (shift < 0)
         return shift;
-    /* num < den <= 10^9 < 2^30, so the product fits for every suffix up to P, and E is checked. */
+    /* num < den <= 10^9 < 2^30 and the shift is at most 60: the product needs 90 bits, the quotient
+     * is below 2^60. */
+    part = (uint64_t) (((unsigned __int128) num << shift) / den);
     if (__builtin_mul_overflow(whole, UINT64_C(1) << shift, &bytes) ||
-        __builtin_mul_overflow(num, UINT64_C(1) << shift, &part) ||
-        __builtin_add_overflow(bytes, part / den, &bytes) || bytes > INT64_MAX)
+        __builtin_add_overflow(bytes, part, &bytes) || bytes > INT64_MAX)
         return -ERANGE;
     *ret_bytes = bytes;
     return 0;
