@@ -1,0 +1,150 @@
+/* One call is one line on standard error, whatever a peer put into the text. */
+#include "base/log.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "tests/unit/unit.h"
+
+#define LOG_LINE_BYTES 1024 /* as log.c has it */
+
+/* Standard error of the test's own process goes to a file in memory. */
+static int capture(void)
+{
+    int fd = memfd_create("log", MFD_CLOEXEC);
+
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(dup2(fd, STDERR_FILENO), STDERR_FILENO);
+    ck_assert_int_eq(unsetenv("JOURNAL_STREAM"), 0);
+    return fd;
+}
+
+static void assert_captured(int fd, const char *expected)
+{
+    char text[4096] = "";
+    ssize_t length = pread(fd, text, sizeof(text) - 1, 0);
+
+    ck_assert_int_ge(length, 0);
+    text[length] = '\0';
+    ck_assert_str_eq(text, expected);
+}
+
+START_TEST(a_line_starts_with_its_level)
+{
+    int fd = capture();
+
+    log_error("no %s", "device");
+    log_info("%d clients", 7);
+    assert_captured(fd, "error: no device\ninfo: 7 clients\n");
+}
+END_TEST
+
+START_TEST(under_systemd_a_line_starts_with_its_priority)
+{
+    int fd = capture();
+
+    ck_assert_int_eq(setenv("JOURNAL_STREAM", "8:1", 1), 0);
+    log_error("a");
+    log_warning("b");
+    log_notice("c");
+    log_info("d");
+    assert_captured(fd, "<3>a\n<4>b\n<5>c\n<6>d\n");
+}
+END_TEST
+
+START_TEST(control_characters_cannot_forge_a_line)
+{
+    int fd = capture();
+
+    log_warning("tenant %s", "a\nerror: forged\r\x1b[2J\x7f\tb");
+    assert_captured(fd, "warning: tenant a?error: forged??[2J??b\n");
+}
+END_TEST
+
+START_TEST(text_beyond_ascii_stays)
+{
+    int fd = capture();
+
+    log_info("%s", "größe ✓");
+    assert_captured(fd, "info: größe ✓\n");
+}
+END_TEST
+
+START_TEST(a_long_line_is_cut_and_still_ends)
+{
+    char text[3 * LOG_LINE_BYTES], line[2 * LOG_LINE_BYTES];
+    int fd = capture();
+    ssize_t length;
+
+    memset(text, 'x', sizeof(text) - 1);
+    text[sizeof(text) - 1] = '\0';
+    log_info("%s", text);
+    length = pread(fd, line, sizeof(line), 0);
+    ck_assert_int_gt(length, LOG_LINE_BYTES - 8);
+    ck_assert_int_le(length, LOG_LINE_BYTES);
+    ck_assert_int_eq(line[length - 1], '\n');
+    for (ssize_t i = (ssize_t) strlen("info: "); i < length - 1; i++)
+        ck_assert_int_eq(line[i], 'x');
+}
+END_TEST
+
+START_TEST(lines_above_the_level_are_dropped)
+{
+    int fd = capture();
+
+    log_debug("below the start value");
+    log_set_level(LOG_LEVEL_ERROR);
+    log_warning("dropped");
+    log_error("kept");
+    log_set_level(LOG_LEVEL_DEBUG);
+    log_debug("kept");
+    assert_captured(fd, "error: kept\ndebug: kept\n");
+}
+END_TEST
+
+START_TEST(errno_survives_and_reaches_the_format)
+{
+    int fd = capture();
+
+    errno = ENOENT;
+    log_error("open: %m");
+    ck_assert_int_eq(errno, ENOENT);
+    assert_captured(fd, "error: open: No such file or directory\n");
+}
+END_TEST
+
+START_TEST(a_closed_standard_error_loses_the_line_only)
+{
+    int fd = capture();
+
+    ck_assert_int_eq(close(STDERR_FILENO), 0);
+    errno = EEXIST;
+    log_error("nowhere to go");
+    ck_assert_int_eq(errno, EEXIST);
+    assert_captured(fd, "");
+}
+END_TEST
+
+START_TEST(level_names_are_exact)
+{
+    static const char *const names[] = {"error", "warning", "notice", "info", "debug"};
+    static const char *const wrong[] = {"", "Error", "err", "infos", "debug "};
+    enum log_level level = LOG_LEVEL_MAX;
+
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        ck_assert_int_eq(log_level_parse(names[i], &level), 0);
+        ck_assert_uint_eq(level, i);
+    }
+    level = LOG_LEVEL_MAX;
+    for (size_t i = 0; i < ARRAY_SIZE(wrong); i++)
+        ck_assert_int_eq(log_level_parse(wrong[i], &level), -EINVAL);
+    ck_assert_int_eq(level, LOG_LEVEL_MAX);
+}
+END_TEST
+
+UNIT_MAIN("base log", a_line_starts_with_its_level, under_systemd_a_line_starts_with_its_priority,
+    control_characters_cannot_forge_a_line, text_beyond_ascii_stays,
+    a_long_line_is_cut_and_still_ends, lines_above_the_level_are_dropped,
+    errno_survives_and_reaches_the_format, a_closed_standard_error_loses_the_line_only,
+    level_names_are_exact)

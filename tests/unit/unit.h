@@ -1,0 +1,35 @@
+/*
+ * main() of a unit test: runs the listed libcheck tests, each in a process of its own.
+ * The exit status says whether all passed; CK_TAP_LOG_FILE_NAME and the other CK_* variables work.
+ */
+#pragma once
+
+#include <check.h>
+#include <stdlib.h>
+
+#include "base/macro.h"
+
+static inline int unit_run(const char *name, const TTest *const tests[], size_t count)
+{
+    Suite *suite = suite_create(name);
+    TCase *tcase = tcase_create(name);
+    SRunner *runner;
+    int failed;
+
+    for (size_t i = 0; i < count; i++)
+        tcase_add_test(tcase, tests[i]);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+#define UNIT_MAIN(name, ...)                                                                       \
+    int main(void)                                                                                 \
+    {                                                                                              \
+        const TTest *const tests[] = {__VA_ARGS__};                                                \
+                                                                                                   \
+        return unit_run(name, tests, ARRAY_SIZE(tests));                                           \
+    }
