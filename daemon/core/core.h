@@ -1,0 +1,270 @@
+/*
+ * The broker's state machine: (state, event, now) → actions.
+ *
+ * The core owns the ledger: devices, chunks, tenants, clients, leases, requests. It does no I/O,
+ * reads no clock, starts no thread and links against policies, base and libc alone. Whatever
+ * happens in the world becomes one `struct core_event`; what has to be done comes back as a list of
+ * `struct core_action`, which the shell executes in order. Nothing in the core calls back.
+ *
+ * Ids are a slot number and a generation: an id of a thing that is gone is never mistaken for its
+ * successor. 0 is no id.
+ *
+ * Memory is allocated for tenants, clients, leases, requests and chunks alone, all bounded by
+ * base/limits.h; when the host has none, the event is refused with GMB_STATUS_INTERNAL and the
+ * state stays as it was.
+ *
+ * Not thread-safe: one thread owns a core.
+ */
+#pragma once
+
+#include "base/error.h"
+#include "base/limits.h"
+
+struct core;
+
+typedef uint64_t core_id;
+
+/* ------------------------------------------------------------------ configuration */
+
+struct core_memory_limits {
+    uint64_t min, low, high, max; /* bytes; high and max are SIZE_INFINITY where unset */
+};
+
+struct core_tenant_config {
+    char name[LIMIT_NAME_BYTES + 1];
+    uint32_t priority;    /* 0 … 1000, higher goes first */
+    uint32_t weight;      /* 1 … 10000 */
+    uint32_t clients_max; /* UINT32_MAX: no limit of the tenant's own */
+    uint32_t leases_max;
+    struct core_memory_limits memory[LIMIT_DEVICES]; /* by device index */
+};
+
+struct core_options {
+    uint64_t recycle_idle_ns;   /* how long a returned chunk is kept for its tenant */
+    uint64_t verify_window_ns;  /* how long a release may hold up those of other tenants */
+    uint64_t orphan_grace_ns;   /* released bytes not back by then are called orphaned */
+    uint64_t observe_ns;        /* distance of routine looks at a device's free memory */
+    uint64_t create_backoff_ns; /* wait after the driver refused memory that the ledger has */
+    uint64_t prefetch_bytes;    /* clean chunks kept ready on each device */
+};
+
+/* The values in force where the configuration says nothing; each is explained in core.c. */
+extern const struct core_options core_options_default;
+
+/* ------------------------------------------------------------------ events */
+
+enum core_event_type {
+    CORE_EVENT_TICK,          /* time passed: deadlines, timers, work left over */
+    CORE_EVENT_DEVICE_ADD,    /* before any tenant */
+    CORE_EVENT_CONFIGURE,     /* the whole list of tenants, all or nothing */
+    CORE_EVENT_TENANT_SET,    /* one tenant's values, all or nothing */
+    CORE_EVENT_CLIENT_ADD,    /* a greeted connection, its tenant known */
+    CORE_EVENT_CLIENT_DETACH, /* its connection ended; the process may live and map its chunks */
+    CORE_EVENT_CLIENT_DEAD,   /* its process is dead by pidfd */
+    CORE_EVENT_LEASE_REQUEST,
+    CORE_EVENT_LEASE_GROW,
+    CORE_EVENT_LEASE_SHRINK,
+    CORE_EVENT_LEASE_RELEASE,
+    CORE_EVENT_CANCEL,
+    CORE_EVENT_CHUNK_CREATED,   /* answers CORE_ACTION_CHUNK_CREATE */
+    CORE_EVENT_CHUNK_FAILED,    /* answers CORE_ACTION_CHUNK_CREATE */
+    CORE_EVENT_CHUNK_RELEASED,  /* answers CORE_ACTION_CHUNK_RELEASE */
+    CORE_EVENT_MEMORY_OBSERVED, /* answers CORE_ACTION_MEMORY_OBSERVE */
+    CORE_EVENT_MAX
+};
+
+const char *core_event_type_name(enum core_event_type type);
+
+struct core_event {
+    enum core_event_type type;
+    union {
+        struct {
+            uint64_t total_bytes;       /* of the device */
+            uint64_t reserve_bytes;     /* not the broker's: contexts, others */
+            uint64_t granularity_bytes; /* > 0 */
+        } device_add;                   /* answered by DEVICE_ADDED with the next index, from 0 */
+        struct {
+            const struct core_tenant_config *tenants; /* borrowed for the call */
+            size_t count;
+        } configure; /* CONFIGURED or REFUSED, with `cookie` */
+        struct {
+            const struct core_tenant_config *tenant; /* borrowed; found by name */
+            uint64_t expected_revision;              /* 0: whatever it is */
+        } tenant_set;                                /* CONFIGURED or REFUSED */
+        struct {
+            const char *tenant; /* borrowed name */
+        } client_add;           /* CLIENT_ADDED or REFUSED */
+        struct {
+            uint32_t device;      /* index */
+            uint64_t bytes;       /* > 0 */
+            uint64_t chunk_bytes; /* 0: core's choice */
+            uint64_t wait_ns;     /* 0: not at all */
+        } lease_request;          /* GRANT or REFUSE */
+        struct {
+            core_id lease;
+            uint64_t bytes;
+            uint64_t wait_ns;
+        } lease_grow; /* GRANT or REFUSE */
+        struct {
+            core_id lease;
+            uint32_t keep_chunks;
+        } lease_shrink; /* DONE or REFUSE */
+        struct {
+            core_id lease;
+        } lease_release; /* DONE or REFUSE */
+        struct {
+            uint64_t request; /* the client's own id of the request to withdraw */
+        } cancel;             /* DONE or REFUSE */
+        struct {
+            uint32_t device;
+            uint32_t chunk;
+            uint32_t generation;
+            bool out_of_memory; /* CHUNK_FAILED: transient, else broken */
+        } chunk;
+        struct {
+            uint32_t device;
+            uint64_t free_bytes; /* as the driver says, taken in order with creates and releases */
+        } observed;
+    };
+    core_id client;   /* CLIENT_*, LEASE_*, CANCEL */
+    uint64_t request; /* LEASE_*, CANCEL: the client's id of this request, > 0 */
+    uint64_t cookie;  /* CONFIGURE, TENANT_SET, CLIENT_ADD: comes back in the answer */
+};
+
+/* ------------------------------------------------------------------ actions */
+
+enum core_action_type {
+    CORE_ACTION_DEVICE_ADDED,
+    CORE_ACTION_CONFIGURED,
+    CORE_ACTION_CLIENT_ADDED,
+    CORE_ACTION_CLIENT_GONE, /* nothing of it is left; its id is free */
+    CORE_ACTION_GRANT,       /* send chunks [first, first + count) of a lease */
+    CORE_ACTION_DONE,
+    CORE_ACTION_REFUSE,
+    CORE_ACTION_CHUNK_CREATE,   /* answered by CHUNK_CREATED or CHUNK_FAILED */
+    CORE_ACTION_CHUNK_RELEASE,  /* answered by CHUNK_RELEASED */
+    CORE_ACTION_MEMORY_OBSERVE, /* answered by MEMORY_OBSERVED */
+    CORE_ACTION_MAX
+};
+
+const char *core_action_type_name(enum core_action_type type);
+
+struct core_action {
+    enum core_action_type type;
+    core_id client;
+    uint64_t request;
+    uint64_t cookie;
+    union {
+        struct {
+            core_id lease;
+            uint32_t first, count; /* of the lease's chunks */
+        } grant;
+        struct {
+            enum gmb_status status;
+            enum gmb_limit limit;
+            uint64_t requested_bytes;
+            uint64_t available_bytes;    /* what that limit had left */
+            char text[LIMIT_TEXT_BYTES]; /* a sentence: what refused, with its value */
+        } refuse;
+        struct {
+            uint32_t device;
+            uint32_t chunk; /* number: the shell keeps the driver's handle under it */
+            uint32_t generation;
+            uint64_t bytes;
+        } chunk;
+        struct {
+            uint32_t device;
+        } device;
+        struct {
+            uint64_t revision;
+        } configured;
+    };
+};
+
+/* No step yields more: what is left over is done by the next one (see core_busy). */
+#define CORE_ACTIONS_MAX 512
+
+struct core_actions {
+    size_t count;
+    struct core_action items[CORE_ACTIONS_MAX];
+};
+
+/* ------------------------------------------------------------------ calls */
+
+/* `options` is copied. -ENOMEM. */
+int core_new(const struct core_options *options, struct core **ret) _must_check_;
+/* Accepts NULL; returns NULL. */
+struct core *core_free(struct core *core);
+
+/*
+ * Takes one event at time `now_ns` (never smaller than in an earlier call) and overwrites
+ * `actions`. Every event with a client and request id is answered sooner or later by exactly one
+ * GRANT, DONE or REFUSE for it, unless the client is detached or dead before. Total over malformed
+ * events: an unknown id, index or type is refused or, where nobody asked, ignored.
+ */
+void core_step(struct core *core, const struct core_event *event, uint64_t now_ns,
+    struct core_actions *actions);
+
+/* When the next TICK is due: CLOCK_NEVER, or at once (0) while work is left over from a full step.
+ */
+uint64_t core_next_tick(const struct core *core);
+
+/*
+ * Re-derives every sum from the objects and compares: NULL when all holds, else a sentence that
+ * names the first account that doesn't. Cost: all objects. For tests, the simulation and debug
+ * builds.
+ */
+const char *core_check(const struct core *core);
+
+/* ------------------------------------------------------------------ views (status, grants) */
+
+struct core_device_view {
+    uint64_t total, reserve, leased, cached, clean, releasing, orphaned, unaccounted, free,
+        granularity;
+    uint32_t waiting;
+};
+struct core_tenant_view {
+    char name[LIMIT_NAME_BYTES + 1];
+    uint64_t revision;
+    uint32_t priority, weight, clients, clients_max, leases, leases_max, waiting;
+    bool configured;
+};
+struct core_tenant_device_view {
+    struct core_memory_limits limits;
+    uint64_t used, leased, cached, releasing, orphaned, peak, overage;
+};
+struct core_client_view {
+    core_id id;
+    uint32_t tenant; /* index for core_tenant_view */
+    uint32_t leases, waiting;
+    uint64_t leased;
+    bool detached;
+};
+struct core_lease_view {
+    core_id id, client;
+    uint32_t tenant, device, chunks;
+    uint64_t chunk_bytes, since_ns;
+};
+struct core_totals {
+    uint64_t revision, granted, refused, timed_out;
+    uint32_t devices, tenants, clients, leases, waiting;
+};
+
+void core_totals_get(const struct core *core, struct core_totals *ret);
+/* Each is false where there is none; nothing is written then. */
+bool core_device_get(const struct core *core, uint32_t device, struct core_device_view *ret);
+bool core_tenant_get(const struct core *core, uint32_t tenant, struct core_tenant_view *ret);
+bool core_tenant_find(const struct core *core, const char *name, uint32_t *ret_tenant);
+bool core_tenant_device_get(
+    const struct core *core, uint32_t tenant, uint32_t device, struct core_tenant_device_view *ret);
+bool core_client_get(const struct core *core, core_id client, struct core_client_view *ret);
+bool core_lease_get(const struct core *core, core_id lease, struct core_lease_view *ret);
+/* The next one behind `after` (0: the first) in slot order: for paged lists. */
+bool core_client_next(const struct core *core, core_id after, struct core_client_view *ret);
+bool core_lease_next(const struct core *core, core_id after, struct core_lease_view *ret);
+/* The tenant's values as one record, for a change of some of them. */
+bool core_tenant_config_get(
+    const struct core *core, uint32_t tenant, struct core_tenant_config *ret);
+/* Chunk `index` of a lease. */
+bool core_lease_chunk(const struct core *core, core_id lease, uint32_t index, uint32_t *ret_chunk,
+    uint32_t *ret_generation);
