@@ -1,0 +1,145 @@
+/*
+ * One source for two machines. A kernel is written once, in the common subset of C and CUDA C++:
+ *
+ *     struct scale_args { uint64_t dst; uint64_t count; uint64_t factor; };
+ *
+ *     KERNEL(scale)
+ *     {
+ *         uint64_t *dst = KERNEL_PTR(uint64_t, args->dst);
+ *         KERNEL_FOR (i, index, args->count)
+ *             dst[i] *= args->factor;
+ *     }
+ *
+ * Compiled for the GPU it is an entry point `scale` of the embedded PTX, with `struct scale_args`
+ * as its one parameter. Compiled for the CPU it is an entry of the table in kernels.h, run by
+ * kernel_run() for one simulated thread after the other.
+ *
+ * Rules for kernels: device addresses travel as uint64_t; a thread works on its own elements and
+ * joins the others by atomics alone (no shared memory, no barrier: the CPU runs threads in turn);
+ * no call outside this folder, no lock, no allocation (a fault leaves the kernel by a jump).
+ */
+#pragma once
+
+#include <stdint.h>
+
+/* Where one thread stands in its launch. Counts are >= 1; `id` < `count` in each dimension. */
+struct kernel_dim {
+    uint32_t x;
+    uint32_t y;
+    uint32_t z;
+};
+
+struct kernel_index {
+    struct kernel_dim grid;      /* blocks in the launch */
+    struct kernel_dim block;     /* threads in a block */
+    struct kernel_dim block_id;  /* this thread's block */
+    struct kernel_dim thread_id; /* this thread in its block */
+};
+
+/* Two words that are loaded and stored by one 16-byte access; the address is 16-byte aligned. */
+typedef uint64_t kernel_pair __attribute__((vector_size(16)));
+
+#ifdef __CUDA_ARCH__
+#define KERNEL_FUNCTION static inline __attribute__((device, always_inline))
+#else
+#define KERNEL_FUNCTION static inline
+#endif
+
+#define KERNEL_PTR(type, address) ((type *) (uintptr_t) (address))
+
+/* Threads in the launch, and the number of this one among them. */
+KERNEL_FUNCTION uint64_t kernel_volume(const struct kernel_dim *dim)
+{
+    return (uint64_t) dim->x * dim->y * dim->z;
+}
+
+KERNEL_FUNCTION uint64_t kernel_place(const struct kernel_dim *dim, const struct kernel_dim *id)
+{
+    return ((uint64_t) id->z * dim->y + id->y) * dim->x + id->x;
+}
+
+KERNEL_FUNCTION uint64_t kernel_threads(const struct kernel_index *index)
+{
+    return kernel_volume(&index->grid) * kernel_volume(&index->block);
+}
+
+KERNEL_FUNCTION uint64_t kernel_rank(const struct kernel_index *index)
+{
+    return kernel_place(&index->grid, &index->block_id) * kernel_volume(&index->block) +
+           kernel_place(&index->block, &index->thread_id);
+}
+
+/* Relaxed atomic addition in device memory. */
+KERNEL_FUNCTION void kernel_atomic_add(uint64_t *at, uint64_t value)
+{
+    (void) __atomic_fetch_add(at, value, __ATOMIC_RELAXED);
+}
+
+#ifdef __CUDA_ARCH__
+
+/* Neighbouring threads take neighbouring elements, so that a warp's accesses join. */
+#define KERNEL_FOR(i, index, count)                                                                \
+    for (uint64_t i = kernel_rank(index), i##_step = kernel_threads(index); i < (count);           \
+         i += i##_step)
+
+KERNEL_FUNCTION struct kernel_index kernel_index_read(void)
+{
+    struct kernel_index index;
+
+    index.grid.x = __nvvm_read_ptx_sreg_nctaid_x();
+    index.grid.y = __nvvm_read_ptx_sreg_nctaid_y();
+    index.grid.z = __nvvm_read_ptx_sreg_nctaid_z();
+    index.block.x = __nvvm_read_ptx_sreg_ntid_x();
+    index.block.y = __nvvm_read_ptx_sreg_ntid_y();
+    index.block.z = __nvvm_read_ptx_sreg_ntid_z();
+    index.block_id.x = __nvvm_read_ptx_sreg_ctaid_x();
+    index.block_id.y = __nvvm_read_ptx_sreg_ctaid_y();
+    index.block_id.z = __nvvm_read_ptx_sreg_ctaid_z();
+    index.thread_id.x = __nvvm_read_ptx_sreg_tid_x();
+    index.thread_id.y = __nvvm_read_ptx_sreg_tid_y();
+    index.thread_id.z = __nvvm_read_ptx_sreg_tid_z();
+    return index;
+}
+
+#define KERNEL(name)                                                                               \
+    KERNEL_FUNCTION void name##_thread(                                                            \
+        const struct kernel_index *index, const struct name##_args *args);                         \
+    extern "C" __attribute__((global)) void name(const struct name##_args args);                   \
+    extern "C" __attribute__((global)) void name(const struct name##_args args)                    \
+    {                                                                                              \
+        const struct kernel_index index = kernel_index_read();                                     \
+        name##_thread(&index, &args);                                                              \
+    }                                                                                              \
+    KERNEL_FUNCTION void name##_thread(                                                            \
+        const struct kernel_index *index, const struct name##_args *args)
+
+#else
+
+/* Each thread takes one run of neighbouring elements: what a cache likes. Together the threads
+ * visit exactly the elements that they visit on the GPU. */
+#define KERNEL_FOR(i, index, count)                                                                \
+    for (uint64_t i = kernel_share((count), kernel_rank(index), kernel_threads(index)),            \
+                  i##_end = kernel_share((count), kernel_rank(index) + 1, kernel_threads(index));  \
+         i < i##_end; i++)
+
+/* Where the share of thread `rank` begins: `count` elements over `threads`, the first
+ * `count % threads` shares one larger. kernel_share(count, threads, threads) == count. */
+KERNEL_FUNCTION uint64_t kernel_share(uint64_t count, uint64_t rank, uint64_t threads)
+{
+    uint64_t rest = count % threads;
+
+    return count / threads * rank + (rank < rest ? rank : rest);
+}
+
+#define KERNEL(name)                                                                               \
+    KERNEL_FUNCTION void name##_thread(                                                            \
+        const struct kernel_index *index, const struct name##_args *args);                         \
+    void kernel_##name(const struct kernel_index *index, const void *params);                      \
+    void kernel_##name(const struct kernel_index *index, const void *params)                       \
+    {                                                                                              \
+        name##_thread(index, (const struct name##_args *) params);                                 \
+    }                                                                                              \
+    KERNEL_FUNCTION void name##_thread(                                                            \
+        const struct kernel_index *index, const struct name##_args *args)
+
+#endif
