@@ -1,0 +1,192 @@
+/*
+ * libgmb: GPU memory by lease from the gmbd broker.
+ *
+ * A process connects once, takes leases, and gives them back. A lease is device memory at an
+ * address that stays the same while it grows and shrinks; the memory behind it belongs to the
+ * broker, which counts it against the quota of the caller's tenant. Who the caller is, the kernel
+ * tells the broker; nothing in this interface claims it.
+ *
+ * Conventions
+ *   Sizes are bytes, times nanoseconds. Functions that can fail return 0 or a negative GMB_E_*
+ * code; outputs (`ret_*`) are written on success only. gmb_error_text() tells the calling thread
+ * more about its own last failure: which limit refused, with its value, or which driver call
+ * failed.
+ *
+ * Threads
+ *   Every function may be called from any thread, except where it says otherwise. Blocking
+ * functions may be called by several threads at once. One lease may be used (grown, shrunk,
+ * released) by one thread at a time: a second concurrent call on it is refused with GMB_E_INVALID.
+ *
+ * Fork
+ *   A session belongs to the process that opened it. In a forked child every function on it returns
+ *   GMB_E_FORKED; gmb_disconnect() there frees memory of the child alone. The parent is not
+ * disturbed. The child may connect anew, after exec at the latest for its GPU work, since CUDA
+ * doesn't survive fork.
+ *
+ * Signals, errno, output
+ *   The library installs no signal handler, never raises SIGPIPE, never prints and never exits.
+ *
+ * Source: this file is the contract; docs/protocol.md says what travels beneath it.
+ */
+#ifndef GMB_H
+#define GMB_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define GMB_VERSION_MAJOR 0
+#define GMB_VERSION_MINOR 1
+
+typedef struct gmb_session gmb_session;
+typedef struct gmb_lease gmb_lease;
+
+/* ---------------------------------------------------------------- errors */
+
+enum gmb_error {
+    GMB_E_EXHAUSTED = -1,  /* a limit refused; retry helps once memory is given back */
+    GMB_E_OVER_LIMIT = -2, /* more than the limit can ever allow; retry never helps */
+    GMB_E_TIMED_OUT = -3,  /* the request's own deadline passed while it waited */
+    GMB_E_CANCELLED = -4,  /* by gmb_cancel() or gmb_disconnect() */
+    GMB_E_INVALID = -5,    /* an argument, or a call at the wrong moment */
+    GMB_E_NOT_FOUND = -6,  /* no such device or request */
+    GMB_E_DENIED = -7,     /* this process belongs to no configured tenant, or may not connect */
+    GMB_E_CONFLICT = -8,
+    GMB_E_UNSUPPORTED = -9,   /* broker and library speak no common version */
+    GMB_E_DISCONNECTED = -10, /* the broker is away; leases already mapped stay valid */
+    GMB_E_FORKED = -11,       /* the session is the parent process's */
+    GMB_E_GPU = -12,          /* the driver failed; the text names the call and its code */
+    GMB_E_PROTOCOL = -13,     /* the broker broke the protocol; the session is over */
+    GMB_E_INTERNAL = -14      /* no host memory, or a fault in the broker or here */
+};
+
+/* What the code means in general; never NULL, also for 0 and for unknown codes. */
+const char *gmb_strerror(int error);
+
+/* What the calling thread's last failed gmb_* call met, as a sentence; "" when none failed. Valid
+ * until that thread's next failing call. */
+const char *gmb_error_text(void);
+
+/* Name of the limit behind the calling thread's last EXHAUSTED, OVER_LIMIT or TIMED_OUT:
+ * "MemoryMax", "device", …; "none" otherwise. */
+const char *gmb_error_limit(void);
+
+/* ---------------------------------------------------------------- session */
+
+struct gmb_options {
+    size_t size;         /* sizeof(struct gmb_options): lets the structure grow */
+    const char *socket;  /* NULL: $GMB_SOCKET, else /run/gmbd/client.sock */
+    const char *program; /* shown to operators; NULL: the process's own name */
+    const char *driver;  /* "cuda" or "sim"; NULL: the one the broker uses */
+    uint64_t timeout_ns; /* for connecting and greeting; 0: 10 s */
+};
+
+/* Connects and greets. Blocks up to the timeout. `options` may be NULL and isn't kept.
+ * GMB_E_DISCONNECTED where nobody listens, DENIED, UNSUPPORTED, EXHAUSTED (ClientsMax), TIMED_OUT,
+ * GPU (the driver named by the broker can't be loaded), INTERNAL. */
+int gmb_connect(const struct gmb_options *options, gmb_session **ret_session);
+
+/* Cancels what waits, gives back every lease (waiting for the device to finish with them, as
+ * gmb_lease_release() does), closes the connection, and frees the session; the leases' handles are
+ * gone with it. Accepts NULL. No other thread may be inside a call on the session. */
+void gmb_disconnect(gmb_session *session);
+
+/* Name of the tenant that the broker counts this process under. Owned by the session. */
+const char *gmb_tenant(const gmb_session *session);
+
+struct gmb_device_info {
+    size_t size;   /* in: sizeof(struct gmb_device_info) */
+    char uuid[64]; /* "GPU-8-4-4-4-12" */
+    char name[96];
+    uint64_t capacity_bytes;    /* what the broker hands out there, to all tenants together */
+    uint64_t granularity_bytes; /* chunks are multiples of this */
+    uint64_t
+        memory_max_bytes; /* this tenant's MemoryMax at the time of connecting; UINT64_MAX: none */
+};
+
+unsigned gmb_device_count(const gmb_session *session);
+/* INVALID for an index past the count. */
+int gmb_device_get(const gmb_session *session, unsigned index, struct gmb_device_info *info);
+
+/* ---------------------------------------------------------------- leases */
+
+#define GMB_WAIT_NONE UINT64_C(0)
+#define GMB_WAIT_FOREVER UINT64_MAX /* as long as the broker allows: an hour */
+
+struct gmb_lease_params {
+    size_t size;        /* sizeof(struct gmb_lease_params) */
+    const char *device; /* UUID text; NULL: the broker's first device */
+    uint64_t bytes;     /* > 0, rounded up to whole chunks */
+    uint64_t max_bytes; /* address space to reserve, so that growth keeps the address; 0: bytes */
+    uint64_t
+        chunk_bytes;   /* size of a chunk, a multiple of the granularity; 0: the broker chooses */
+    uint64_t wait_ns;  /* how long the request may wait for memory */
+    const char *label; /* shown to operators; may be NULL */
+};
+
+/* Takes a lease: asks, maps and makes it readable and writable for this process on that device.
+ * Blocks up to wait_ns plus the time of mapping. The lease is the session's until
+ * gmb_lease_release(). EXHAUSTED, OVER_LIMIT, TIMED_OUT, INVALID, NOT_FOUND (device), DISCONNECTED,
+ * GPU. After a failure nothing is held. */
+int gmb_lease_new(
+    gmb_session *session, const struct gmb_lease_params *params, gmb_lease **ret_lease);
+
+/* Device address of the first byte: a CUdeviceptr. The same for the life of the lease. */
+uint64_t gmb_lease_address(const gmb_lease *lease);
+/* Mapped bytes: a multiple of gmb_lease_chunk_bytes(). */
+uint64_t gmb_lease_bytes(const gmb_lease *lease);
+uint64_t gmb_lease_chunk_bytes(const gmb_lease *lease);
+uint64_t gmb_lease_max_bytes(const gmb_lease *lease);
+
+/* Adds `bytes` (rounded up to whole chunks) behind the end. Blocks as gmb_lease_new(). INVALID past
+ * max_bytes. After a failure the lease is as it was. */
+int gmb_lease_grow(gmb_lease *lease, uint64_t bytes, uint64_t wait_ns);
+
+/* Gives back what lies behind the first `bytes` (rounded up to whole chunks). Waits for the work
+ * that the device has in flight (the driver's unmap doesn't), unmaps, and tells the broker. `bytes`
+ * 0 keeps the lease and its address without memory. */
+int gmb_lease_shrink(gmb_lease *lease, uint64_t bytes);
+
+/* Gives back everything, as shrink does, and frees the handle, on failure too (the process's death
+ * or gmb_disconnect() then settles it with the broker). Accepts NULL. */
+int gmb_lease_release(gmb_lease *lease);
+
+/* ---------------------------------------------------------------- event loops */
+
+/* Called once for a request: `error` 0 and the lease, or a GMB_E_* code and NULL (for a grow: the
+ * lease as it was). Runs in whoever dispatches: gmb_dispatch(), a blocking call of another thread
+ * never, or the background thread. May call any gmb_* function except gmb_disconnect() and the
+ * blocking waits. */
+typedef void (*gmb_lease_fn)(void *user, gmb_lease *lease, int error);
+
+/* As gmb_lease_new() without blocking: `done` will be called. `ret_request` names it for
+ * gmb_cancel(). */
+int gmb_lease_new_async(gmb_session *session, const struct gmb_lease_params *params,
+    gmb_lease_fn done, void *user, uint64_t *ret_request);
+int gmb_lease_grow_async(gmb_lease *lease, uint64_t bytes, uint64_t wait_ns, gmb_lease_fn done,
+    void *user, uint64_t *ret_request);
+
+/* Withdraws a request that waits; its `done` is called with GMB_E_CANCELLED. If the grant was
+ * already on the way, `done` brings it. NOT_FOUND when it is answered already. */
+int gmb_cancel(gmb_session *session, uint64_t request);
+
+/* A pollable fd, readable when gmb_dispatch() has something to do. Owned by the session. */
+int gmb_fd(const gmb_session *session);
+
+/* Reads what has come and runs callbacks. Waits up to `timeout_ms` for something (0: not, -1: for
+ * ever). The number of callbacks run, or a GMB_E_* code: DISCONNECTED when the broker has gone,
+ * after every pending request was called back with it. One thread at a time; others get INVALID. */
+int gmb_dispatch(gmb_session *session, int timeout_ms);
+
+/* A thread of the library's own that dispatches until gmb_disconnect(). All signals are blocked in
+ * it. INVALID when there is one. With it, the application must not call gmb_dispatch(). */
+int gmb_thread_start(gmb_session *session);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,39 @@
+/*
+ * Frames: bytes ↔ messages. No I/O.
+ *
+ * Encoding goes into a buffer of the caller. Decoding allocates from a budget of
+ * LIMIT_DECODE_BYTES, so that a frame of a hostile peer costs at most that; what doesn't decode,
+ * decodes to more than one envelope's rules allow (no body, id 0 in a request, a string with a NUL
+ * or past its bound, a text that is no UTF-8) is refused before anyone sees it.
+ *
+ * All functions are thread-safe; none blocks.
+ */
+#pragma once
+
+#include "base/limits.h"
+#include "base/macro.h"
+#include "proto/gmb.pb-c.h"
+
+struct frame {
+    size_t size;
+    uint8_t bytes[LIMIT_FRAME_BYTES];
+};
+
+/* -EMSGSIZE when the message doesn't fit in a frame. */
+int frame_encode(struct frame *ret, const ProtobufCMessage *message) _must_check_;
+
+/*
+ * Each decodes and validates one envelope of its kind; the message is the caller's, to be freed
+ * with frame_message_free(). -EBADMSG for bytes that are no valid envelope, -ENOMEM over the
+ * budget.
+ */
+int frame_decode_client(const uint8_t *bytes, size_t size, Gmb__ClientMessage **ret) _must_check_;
+int frame_decode_broker(const uint8_t *bytes, size_t size, Gmb__BrokerMessage **ret) _must_check_;
+int frame_decode_request(const uint8_t *bytes, size_t size, Gmb__ControlRequest **ret) _must_check_;
+int frame_decode_reply(const uint8_t *bytes, size_t size, Gmb__ControlReply **ret) _must_check_;
+
+/* Number of fds that must come with the message: the chunks of a Grant, else none. */
+size_t frame_broker_fds(const Gmb__BrokerMessage *message);
+
+/* Accepts NULL. Any of the four envelopes (cast to its base). */
+void frame_message_free(ProtobufCMessage *message);
