@@ -21,7 +21,7 @@ static const struct kernel_info kernels[] = {
 
 const struct kernel_info *kernel_find(const char *name)
 {
-    for (size_t i = 0; i < ARRAY_SIZE(kernels); i++)
+    for (size_t i = 0; i < sizeof(kernels) / sizeof(kernels[0]); i++)
         if (strcmp(kernels[i].name, name) == 0)
             return &kernels[i];
     return NULL;

@@ -7,7 +7,9 @@
  */
 #pragma once
 
-#include "base/macro.h"
+#include <stdbool.h>
+#include <stddef.h>
+
 #include "kernels/kernel.h"
 
 /* NUL-terminated PTX for sm_70 and later; the driver compiles it for the GPU at hand. */
