@@ -47,5 +47,11 @@ int conn_send_consume(
 /* Sends what is queued as far as it goes: 0 also when some is left; -errno as conn_send_consume. */
 int conn_flush(struct conn *conn) _must_check_;
 bool conn_wants_write(const struct conn *conn);
+/*
+ * True when the kernel refused the front of the queue with ETOOMANYREFS: too many fds of this user
+ * are on their way to peers that don't read. No poll tells when that is over: the owner calls
+ * conn_flush() again a little later.
+ */
+bool conn_starved(const struct conn *conn);
 /* Frames that wait: for flow control of long answers, which are produced as the queue drains. */
 size_t conn_queued(const struct conn *conn);
