@@ -1,4 +1,4 @@
-/* What each fuzz target defines, as libFuzzer calls it. A target aborts when a property is broken. */
+/* What each fuzz target defines, as libFuzzer calls it. A target aborts when a property breaks. */
 #pragma once
 
 #include <stddef.h>

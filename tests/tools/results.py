@@ -21,7 +21,7 @@ def read_cases(junit):
     [passed, failed, skipped]."""
     tests = {}
     for suite in ElementTree.parse(junit).getroot().iter('testsuite'):
-        _project, dot, name = suite.get('name', '').partition('.')
+        _project, dot, name = suite.get('name', '').partition('.') # then as in the JSON log
         if not dot:
             continue # tests with an exit status only: meson leaves a time-out out of this file
         counts = tests.setdefault(name, [0, 0, 0])
@@ -57,8 +57,8 @@ def sum_stage(files, status):
         with open(junit.removesuffix('.junit.xml') + '.json', encoding='utf-8') as lines:
             for line in lines:
                 test = json.loads(line)
-                name = test['name'].split(' / ')[-1].split(':')[-1]
-                total = [a + b for a, b in zip(total, count_test(name, test['result'], cases))]
+                counts = count_test(test['name'], test['result'], cases)
+                total = [a + b for a, b in zip(total, counts)]
     if total[1] == 0 and (status != 0 or total[0] + total[2] == 0):
         total[1] = 1 # meson says so, or nothing ran at all: never a pass
     print(*total)

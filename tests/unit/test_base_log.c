@@ -2,6 +2,8 @@
 #include "base/log.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -126,6 +128,54 @@ START_TEST(a_closed_standard_error_loses_the_line_only)
 }
 END_TEST
 
+#define WRITERS 4
+#define WRITER_LINES 200
+
+static void *write_lines(void *name)
+{
+    for (int i = 0; i < WRITER_LINES; i++) {
+        log_set_level(LOG_LEVEL_INFO);
+        log_info("%s %d", (const char *) name, i);
+    }
+    return NULL;
+}
+
+/* Reads the lines back: each whole, each writer's in its order. */
+static void assert_lines_whole(FILE *file)
+{
+    int next[WRITERS] = {0}, number, lines = 0;
+    char line[64], name, end;
+
+    while (fgets(line, sizeof(line), file) != NULL) {
+        ck_assert_msg(sscanf(line, "info: %c %d%c", &name, &number, &end) == 3, "'%s'", line);
+        ck_assert_int_eq(end, '\n');
+        ck_assert_int_ge(name, 'a');
+        ck_assert_int_lt(name, 'a' + WRITERS);
+        ck_assert_int_eq(number, next[name - 'a']++);
+        lines++;
+    }
+    ck_assert_int_eq(lines, WRITERS * WRITER_LINES);
+}
+
+START_TEST(lines_of_several_threads_stay_whole)
+{
+    static char names[WRITERS][2] = {"a", "b", "c", "d"};
+    pthread_t threads[WRITERS];
+    int fd = capture();
+    FILE *file;
+
+    for (size_t i = 0; i < WRITERS; i++)
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, write_lines, names[i]), 0);
+    for (size_t i = 0; i < WRITERS; i++)
+        ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
+    ck_assert_int_eq(lseek(fd, 0, SEEK_SET), 0);
+    file = fdopen(fd, "r");
+    ck_assert_ptr_nonnull(file);
+    assert_lines_whole(file);
+    ck_assert_int_eq(fclose(file), 0);
+}
+END_TEST
+
 START_TEST(level_names_are_exact)
 {
     static const char *const names[] = {"error", "warning", "notice", "info", "debug"};
@@ -147,4 +197,4 @@ UNIT_MAIN("base log", a_line_starts_with_its_level, under_systemd_a_line_starts_
     control_characters_cannot_forge_a_line, text_beyond_ascii_stays,
     a_long_line_is_cut_and_still_ends, lines_above_the_level_are_dropped,
     errno_survives_and_reaches_the_format, a_closed_standard_error_loses_the_line_only,
-    level_names_are_exact)
+    lines_of_several_threads_stay_whole, level_names_are_exact)
