@@ -2,6 +2,7 @@
 #include "base/log.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,12 +12,16 @@
 
 #define LOG_LINE_BYTES 1024 /* as log.c has it */
 
-/* Standard error of the test's own process goes to a file in memory. */
+/*
+ * Standard error of the test's own process goes to a file in memory. O_APPEND: a memfd's position is
+ * not locked between threads as that of a file, a pipe or a terminal is.
+ */
 static int capture(void)
 {
     int fd = memfd_create("log", MFD_CLOEXEC);
 
     ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(fcntl(fd, F_SETFL, O_APPEND), 0);
     ck_assert_int_eq(dup2(fd, STDERR_FILENO), STDERR_FILENO);
     ck_assert_int_eq(unsetenv("JOURNAL_STREAM"), 0);
     return fd;
