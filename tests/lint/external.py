@@ -90,8 +90,8 @@ def check_commits(root):
     """Subjects of the history are `component: summary`."""
     if shutil.which('git') is None or not os.path.exists(os.path.join(root, '.git')):
         raise Unavailable('no history here')
-    listed = subprocess.run(['git', 'log', '--no-merges', '--format=%h %s'], cwd=root, check=False,
-                            capture_output=True, text=True)
+    listed = subprocess.run(tree.GIT + ['log', '--no-merges', '--format=%h %s'], cwd=root,
+                            check=False, capture_output=True, text=True)
     if listed.returncode != 0:
         raise Unavailable('no commit yet')
     found = []

@@ -3,6 +3,9 @@ import os
 import subprocess
 from collections import namedtuple
 
+# A checkout that belongs to somebody else (a container's bind mount) is read all the same.
+GIT = ['git', '-c', 'safe.directory=*']
+
 # `line` 0: about the file as a whole.
 Finding = namedtuple('Finding', 'path line message')
 
@@ -11,8 +14,8 @@ def files(root):
     """Paths relative to `root` of what git tracks or would track; every file where there is no
     repository (a release tarball, the self-test's scratch folder)."""
     if os.path.exists(os.path.join(root, '.git')):
-        listed = subprocess.run(['git', 'ls-files', '-z', '-co', '--exclude-standard'], cwd=root,
-                                check=True, capture_output=True, text=True).stdout
+        listed = subprocess.run(GIT + ['ls-files', '-z', '-co', '--exclude-standard'],
+                                cwd=root, check=True, capture_output=True, text=True).stdout
         found = [path for path in listed.split('\0') if path]
     else:
         found = []
