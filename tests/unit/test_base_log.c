@@ -13,8 +13,8 @@
 #define LOG_LINE_BYTES 1024 /* as log.c has it */
 
 /*
- * Standard error of the test's own process goes to a file in memory. O_APPEND: a memfd's position is
- * not locked between threads as that of a file, a pipe or a terminal is.
+ * Standard error of the test's own process goes to a file in memory. O_APPEND: a memfd's position
+ * is not locked between threads as that of a file, a pipe or a terminal is.
  */
 static int capture(void)
 {
