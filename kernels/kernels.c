@@ -13,10 +13,12 @@
 
 KERNEL_DECLARE(pattern_check);
 KERNEL_DECLARE(pattern_fill);
+KERNEL_DECLARE(pattern_foreign);
 
 static const struct kernel_info kernels[] = {
     KERNEL_ENTRY(pattern_check),
     KERNEL_ENTRY(pattern_fill),
+    KERNEL_ENTRY(pattern_foreign),
 };
 
 const struct kernel_info *kernel_find(const char *name)

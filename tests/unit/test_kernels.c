@@ -150,6 +150,57 @@ START_TEST(test_check_adds_to_the_counter)
 }
 END_TEST
 
+START_TEST(test_the_seed_of_a_word_is_found_from_its_place)
+{
+    for (uint64_t n = 0; n < 1000; n++) {
+        uint64_t seed = n * UINT64_C(0xd1b54a32d192ed03);
+
+        ck_assert_uint_eq(pattern_seed(pattern_word(seed, n), n), seed);
+    }
+    ck_assert_uint_eq(pattern_seed(pattern_word(UINT64_MAX, UINT64_MAX), UINT64_MAX), UINT64_MAX);
+}
+END_TEST
+
+#define KIN UINT64_C(0xfff0000000000000)
+#define OWNER UINT64_C(0x000fffff00000000)
+
+static uint64_t run_foreign(const void *src, uint64_t bytes, uint64_t seed)
+{
+    uint64_t foreign = 0;
+    struct pattern_foreign_args args = {.src = (uintptr_t) src,
+        .bytes = bytes,
+        .seed = seed,
+        .kin_mask = KIN,
+        .owner_mask = OWNER,
+        .foreign = (uintptr_t) &foreign};
+
+    run("pattern_foreign", &shapes[2], &args);
+    return foreign;
+}
+
+START_TEST(test_foreign_counts_another_owners_pattern_alone)
+{
+    _Alignas(16) static uint64_t words[WORDS];
+    const uint64_t mine = UINT64_C(0xabc0000100000007), same_owner = UINT64_C(0xabc0000100000008),
+                   theirs = UINT64_C(0xabc0000200000007), no_kin = UINT64_C(0xabd0000200000007);
+
+    ck_assert_uint_eq(run_foreign(words, sizeof(words), mine), 0); /* zeros */
+    reference_fill(words, WORDS, mine, 0);
+    ck_assert_uint_eq(run_foreign(words, sizeof(words), mine), 0);
+    reference_fill(words, WORDS, same_owner, 0);
+    ck_assert_uint_eq(run_foreign(words, sizeof(words), mine), 0);
+    reference_fill(words, WORDS, no_kin, 0);
+    ck_assert_uint_eq(run_foreign(words, sizeof(words), mine), 0);
+    reference_fill(words, WORDS, theirs, 0);
+    ck_assert_uint_eq(run_foreign(words, sizeof(words), mine), sizeof(words));
+    words[0] ^= 1; /* no longer whole: the pair doesn't count */
+    words[3] ^= 1;
+    ck_assert_uint_eq(run_foreign(words, sizeof(words), mine), sizeof(words) - 32);
+    ck_assert_uint_eq(run_foreign(words, 32, mine), 0);
+    ck_assert_uint_eq(run_foreign(words, 48, mine), 16);
+}
+END_TEST
+
 START_TEST(test_unknown_kernel_is_not_found)
 {
     ck_assert_ptr_null(kernel_find("pattern"));
@@ -179,12 +230,16 @@ START_TEST(test_ptx_declares_each_kernel_with_the_layout_of_its_struct)
     ck_assert_ptr_nonnull(strstr(kernels_ptx, ".target sm_70"));
     ck_assert_uint_eq(sizeof(struct pattern_fill_args), 32);
     ck_assert_uint_eq(sizeof(struct pattern_check_args), 40);
+    ck_assert_uint_eq(sizeof(struct pattern_foreign_args), 56);
     ck_assert_ptr_nonnull(
         strstr(kernels_ptx, ".visible .entry pattern_fill(\n\t.param .align 8 .b8 "
                             "pattern_fill_param_0[32]\n)"));
     ck_assert_ptr_nonnull(
         strstr(kernels_ptx, ".visible .entry pattern_check(\n\t.param .align 8 .b8 "
                             "pattern_check_param_0[40]\n)"));
+    ck_assert_ptr_nonnull(
+        strstr(kernels_ptx, ".visible .entry pattern_foreign(\n\t.param .align 8 .b8 "
+                            "pattern_foreign_param_0[56]\n)"));
 }
 END_TEST
 
@@ -201,6 +256,8 @@ UNIT_MAIN("kernels", test_pattern_starts_with_the_published_outputs_of_splitmix6
     test_check_finds_nothing_in_the_reference_pattern,
     test_check_counts_each_foreign_byte_wherever_it_is,
     test_check_sees_another_owner_and_another_place, test_check_adds_to_the_counter,
-    test_unknown_kernel_is_not_found, test_shares_cover_every_element_once,
+    test_the_seed_of_a_word_is_found_from_its_place,
+    test_foreign_counts_another_owners_pattern_alone, test_unknown_kernel_is_not_found,
+    test_shares_cover_every_element_once,
     test_ptx_declares_each_kernel_with_the_layout_of_its_struct,
     test_ptx_moves_sixteen_bytes_at_once)
