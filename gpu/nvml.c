@@ -1,7 +1,7 @@
 /*
  * Free memory and processes without a CUDA context: NVML's word. Its ordinals differ from CUDA's,
- * so the two are joined by UUID, once, at open. NVML marks a MIG instance by the prefix `MIG-`, which
- * CUDA's 16 bytes don't carry: whichever prefix NVML knows is the device's.
+ * so the two are joined by UUID, once, at open. NVML marks a MIG instance by the prefix `MIG-`,
+ * which CUDA's 16 bytes don't carry: whichever prefix NVML knows is the device's.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -208,7 +208,7 @@ static void vmm_close(struct gpu *base)
     struct vmm_gpu *gpu = vmm_from_gpu(base);
 
     vmm_nvml_close(gpu);
-    /* An initialised driver has threads and fork handlers: it stays loaded until the process ends. */
+    /* An initialised driver has threads and fork handlers: it stays until the process ends. */
     if (!gpu->cuda_initialised)
         cuda_unload(&gpu->cuda);
     free(gpu->devices);

@@ -3,8 +3,8 @@
  * are closed once the kernel has its own references. SEQPACKET keeps frames whole, so a frame is
  * either sent or not.
  *
- * Incoming bytes land in a small buffer of the connection and overflow to the stack: most frames are
- * tens of bytes, and a thousand idle connections must not hold a large buffer each.
+ * Incoming bytes land in a small buffer of the connection and overflow to the stack: most frames
+ * are tens of bytes, and a thousand idle connections must not hold a large buffer each.
  */
 #include "proto/conn.h"
 
@@ -159,7 +159,7 @@ int conn_receive(
     return 0;
 }
 
-/* One sendmsg(2). 0, -EAGAIN, -ETOOMANYREFS (too many fds on the way to peers) or a fatal -errno. */
+/* One sendmsg(2). 0, -EAGAIN, -ETOOMANYREFS (too many fds in flight) or a fatal -errno. */
 static int bytes_send(int fd, const uint8_t *bytes, size_t size, const int *fds, size_t n_fds)
 {
     union control control;

@@ -1,6 +1,6 @@
 /*
- * A set owns each fd from the moment it is handed over until it is taken or the set is closed; taken
- * places hold -1 and keep their index, so that fd i still belongs to item i of the message.
+ * A set owns each fd from the moment it is handed over until it is taken or the set is closed;
+ * taken places hold -1 and keep their index, so that fd i still belongs to item i of the message.
  */
 #include "proto/fdset.h"
 

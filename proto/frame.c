@@ -1,6 +1,6 @@
 /*
- * A frame is checked in three steps: its bytes (wire.h), its decoding (out of a budget), its rules as
- * an envelope. Only what passes all three is handed out.
+ * A frame is checked in three steps: its bytes (wire.h), its decoding (out of a budget), its rules
+ * as an envelope. Only what passes all three is handed out.
  */
 #include "proto/frame.h"
 

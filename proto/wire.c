@@ -1,7 +1,7 @@
 /*
  * A walk over protobuf's wire format, guided by the descriptors that protoc-c generates. It decides
- * by bounds alone and keeps one counter for each field of the message at hand, on the stack: depth is
- * bounded by WIRE_DEPTH_MAX, fields by WIRE_FIELDS_MAX.
+ * by bounds alone and keeps one counter for each field of the message at hand, on the stack: depth
+ * is bounded by WIRE_DEPTH_MAX, fields by WIRE_FIELDS_MAX.
  */
 #include "proto/wire.h"
 
@@ -70,7 +70,7 @@ static bool varint_read(struct wire *wire, uint64_t *ret)
     return false;
 }
 
-/* Length of the UTF-8 sequence at `at` (RFC 3629: no surrogates, no overlong forms), 0 if invalid. */
+/* Length of the UTF-8 sequence at `at` (RFC 3629: no surrogate, no overlong form), 0 if invalid. */
 static size_t utf8_length(const uint8_t *at, size_t left)
 {
     uint8_t low = 0x80, high = 0xbf;
