@@ -9,7 +9,12 @@ import tree
 from tree import Finding
 
 GCC_STYLE = re.compile(r'^(?:mandoc: )?([^:\s][^:]*):(\d+):(?:\d+:)? ?(.*)$')
-EXPORT_PREFIX = 'gmb_'
+# Shared libraries in the build folder, and what each name that they export starts with.
+EXPORTS = {
+    'client/libgmb.so*': 'gmb_',
+    'gpu/sim/libcuda-sim.so*': 'cu',
+    'gpu/sim/libnvidia-ml-sim.so*': 'nvml',
+}
 SUBJECT = re.compile(r'^[a-z0-9][\w./+-]*(, [a-z0-9][\w./+-]*)*: \S.*[^.\s]$')
 SUBJECT_MAX = 80
 
@@ -68,21 +73,27 @@ def check_cppcheck(root):
     return findings(run_tool(root, command, sources), 'cppcheck')
 
 
+def exported_names(library):
+    listed = subprocess.run(['nm', '-D', '--defined-only', library], check=True,
+                            capture_output=True, text=True).stdout
+    return [line.split()[-1].split('@')[0] for line in listed.splitlines()]
+
+
 def check_exports(_root, build_dir):
-    """Every symbol that libgmb exports starts with gmb_."""
-    libraries = [path for path in glob.glob(os.path.join(build_dir, 'client', 'libgmb.so*'))
-                 if os.path.isfile(path) and not os.path.islink(path)]
-    if not libraries:
-        raise Unavailable(f'no libgmb.so in {build_dir}')
-    found = []
-    for library in libraries:
-        listed = subprocess.run(['nm', '-D', '--defined-only', library], check=True,
-                                capture_output=True, text=True).stdout
-        names = [line.split()[-1].split('@')[0] for line in listed.splitlines()]
-        if not any(name.startswith(EXPORT_PREFIX) for name in names):
-            found.append(Finding(library, 0, f'exports nothing that starts with {EXPORT_PREFIX}'))
-        found += [Finding(library, 0, f'exports {name}') for name in names
-                  if not name.startswith(EXPORT_PREFIX)]
+    """Our shared libraries export nothing but their interface."""
+    found, seen = [], False
+    for pattern, prefix in EXPORTS.items():
+        for library in glob.glob(os.path.join(build_dir, pattern)):
+            if not os.path.isfile(library) or os.path.islink(library):
+                continue
+            seen = True
+            names = exported_names(library)
+            if not any(name.startswith(prefix) for name in names):
+                found.append(Finding(library, 0, f'exports nothing that starts with {prefix}'))
+            found += [Finding(library, 0, f'exports {name}') for name in names
+                      if not name.startswith(prefix)]
+    if not seen:
+        raise Unavailable(f'no shared library of ours in {build_dir}')
     return found
 
 
