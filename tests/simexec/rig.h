@@ -1,6 +1,7 @@
 /*
- * What the tests of the simulator's executing half share. Each test is a process of its own (libcheck
- * forks) that starts with rig_begin(); all of a program share one ledger in a directory of its own.
+ * What the tests of the simulator's executing half share. Each test is a process of its own
+ * (libcheck forks) that starts with rig_begin(); all tests of a program share one ledger in a
+ * directory of the program's own.
  */
 #pragma once
 
