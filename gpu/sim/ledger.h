@@ -48,20 +48,28 @@ struct ledger_process {
 };
 
 /*
- * Opens, or creates, the ledger of config->dir. `config->hardware` counts for a new ledger, and
- * for one that nobody uses (no live process, no charged chunk). -EUCLEAN: another version's ledger.
+ * Opens, or creates, the ledger of config->dir. `config->hardware` counts for a new ledger.
+ * -EUCLEAN: another version's ledger.
  */
 int ledger_open(const struct sim_config *config, struct ledger **ret) _must_check_;
 /* Accepts NULL; returns NULL. A registered process's memory is dropped as if it had died. */
 struct ledger *ledger_close(struct ledger *ledger);
+static inline void ledger_closep(struct ledger **ledger)
+{
+    *ledger = ledger_close(*ledger);
+}
 /* In a forked child: forgets the parent's locks and files, without touching the parent's memory. */
 void ledger_abandon(struct ledger *ledger);
 /* Around fork, so that the child doesn't inherit a held lock. */
 void ledger_fork_prepare(struct ledger *ledger);
 void ledger_fork_parent(struct ledger *ledger);
 
-/* Needed before this process may own chunks or contexts. -EUSERS: LEDGER_PROCS_MAX are alive. */
-int ledger_register(struct ledger *ledger) _must_check_;
+/*
+ * Needed before this process may own chunks or contexts. On a node that nobody uses (no live
+ * process, no charged chunk) `config->hardware` counts from here on. -EUSERS: LEDGER_PROCS_MAX
+ * are alive.
+ */
+int ledger_register(struct ledger *ledger, const struct sim_config *config) _must_check_;
 void ledger_hardware(struct ledger *ledger, struct sim_hardware *ret);
 
 /* Charges and makes a chunk that the calling process owns. `info->id` is filled in. */
@@ -88,8 +96,9 @@ bool ledger_chunk_adopt(struct ledger *ledger, struct ledger_id id);
 int ledger_chunk_attach(
     struct ledger *ledger, struct ledger_id id, struct ledger_chunk_info *ret) _must_check_;
 
-/* A context of this process begins (true) or ends on the device. -ENOMEM without room for it. */
-int ledger_context(struct ledger *ledger, unsigned device, bool begins) _must_check_;
+/* A context of this process begins on the device: -ENOMEM without room for its overhead. */
+int ledger_context_begin(struct ledger *ledger, unsigned device) _must_check_;
+void ledger_context_end(struct ledger *ledger, unsigned device);
 
 /* Exact now: looks for dead processes and for chunks that the last holder has let go. */
 int ledger_memory(struct ledger *ledger, unsigned device, struct ledger_memory *ret) _must_check_;
@@ -99,3 +108,6 @@ int ledger_processes(
     struct ledger *ledger, unsigned device, struct ledger_process *ret, unsigned size) _must_check_;
 /* Bytes 0-15 of a device's UUID: the same for that index on every node. */
 void ledger_uuid(unsigned device, uint8_t ret[16]);
+/* The same as NVML writes it, GPU-8-4-4-4-12. */
+#define LEDGER_UUID_TEXT 41
+void ledger_uuid_text(unsigned device, char ret[LEDGER_UUID_TEXT]);

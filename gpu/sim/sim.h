@@ -94,7 +94,8 @@ struct sim_va_info {
     CUdevice device;   /* ordinal; -1 when hidden */
     CUcontext context; /* legacy memory's; NULL for VMM */
     uint32_t slot;
-    uint64_t handle; /* the allocation handle that is mapped, 0 for legacy memory */
+    uint8_t handle_types, flags; /* of the chunk, as struct ledger_chunk_info has them */
+    uint64_t handle;             /* the allocation handle that is mapped, 0 for legacy memory */
 };
 
 /* Looks up the mapping that holds `address`. False when nothing is mapped there. */
@@ -118,6 +119,3 @@ void sim_va_begin(void);
 void sim_va_end(void);
 CUresult sim_va_check_held(
     CUdeviceptr address, uint64_t bytes, enum sim_access access, CUdevice device) _must_check_;
-
-/* The first mapping at or behind `address` in the held address space; false when there is none. */
-bool sim_va_next_held(CUdeviceptr address, struct sim_va_info *ret);

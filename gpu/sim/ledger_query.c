@@ -1,0 +1,97 @@
+/* What the ledger says to who asks: memory, processes, names. See ledger_file.h. */
+#include "gpu/sim/ledger_file.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+int ledger_memory(struct ledger *ledger, unsigned device, struct ledger_memory *ret)
+{
+    int r;
+
+    if (device >= SIM_DEVICES_MAX)
+        return -EINVAL;
+    r = ledger_lock(ledger);
+    if (r < 0)
+        return r;
+    ledger_collect_dead(ledger);
+    ledger_collect_unowned(ledger, device);
+    ret->total = ledger->file->hardware.capacity[device];
+    ret->free = ledger_room(ledger, device);
+    ret->used = ret->total - ret->free;
+    ledger_unlock(ledger);
+    return 0;
+}
+
+/* Bytes of the chunks of one process on one device. */
+static uint64_t proc_bytes(struct ledger *ledger, uint32_t proc, unsigned device)
+{
+    uint32_t slot = ledger->file->procs[proc].owned;
+    uint32_t left = LEDGER_CHUNKS_MAX;
+    uint64_t bytes = 0;
+
+    for (; slot != LEDGER_NONE && left > 0; left--) {
+        const struct ledger_chunk *chunk = ledger_slot(ledger, slot);
+
+        if (chunk == NULL)
+            break;
+        if (chunk->device == device)
+            bytes = add_saturate(bytes, chunk->bytes);
+        slot = chunk->next;
+    }
+    return bytes;
+}
+
+int ledger_processes(
+    struct ledger *ledger, unsigned device, struct ledger_process *ret, unsigned size)
+{
+    struct ledger_file *file = ledger->file;
+    unsigned count = 0;
+    uint64_t contexts;
+    int r;
+
+    if (device >= SIM_DEVICES_MAX)
+        return -EINVAL;
+    r = ledger_lock(ledger);
+    if (r < 0)
+        return r;
+    ledger_collect_dead(ledger);
+    for (uint32_t i = 0; i < MIN(file->procs_high, LEDGER_PROCS_MAX); i++) {
+        const struct ledger_proc *proc = &file->procs[i];
+
+        if (proc->used == 0 || proc->contexts[device] == 0)
+            continue;
+        if (count < size) {
+            if (__builtin_mul_overflow(
+                    (uint64_t) proc->contexts[device], file->hardware.context_overhead, &contexts))
+                contexts = UINT64_MAX;
+            ret[count] = (struct ledger_process){
+                .pid = proc->pid, .used = add_saturate(proc_bytes(ledger, i, device), contexts)};
+        }
+        count++;
+    }
+    ledger_unlock(ledger);
+    return (int) count;
+}
+
+void ledger_uuid(unsigned device, uint8_t ret[16])
+{
+    /* Version 4, variant 1, as real ones are. */
+    static const uint8_t base[16] = {
+        'g', 'm', 'b', 's', 'i', 'm', 0x40, 0x00, 0x80, 0x00, 0, 0, 0, 0, 0, 0};
+
+    memcpy(ret, base, sizeof(base));
+    ret[15] = (uint8_t) device;
+}
+
+void ledger_uuid_text(unsigned device, char ret[LEDGER_UUID_TEXT])
+{
+    uint8_t uuid[16];
+    size_t at = 0;
+
+    ledger_uuid(device, uuid);
+    at += (size_t) snprintf(ret, LEDGER_UUID_TEXT, "GPU");
+    for (unsigned i = 0; i < sizeof(uuid); i++)
+        at += (size_t) snprintf(ret + at, LEDGER_UUID_TEXT - at,
+            i == 0 || i == 4 || i == 6 || i == 8 || i == 10 ? "-%02x" : "%02x", uuid[i]);
+}
