@@ -192,7 +192,7 @@ START_TEST(set_access_needs_a_context_on_the_device)
     handle = chunk_new(granule);
     cu_ok(cu->mem_address_reserve(&address, granule, granule, 0, 0));
     cu_ok(cu->mem_map(address, granule, 0, handle, 0));
-    cu_observe("9.2 cuMemSetAccess without context", CUDA_ERROR_INVALID_DEVICE,
+    cu_observe("9.2 cuMemSetAccess without context", CUDA_ERROR_INVALID_CONTEXT,
         cu->mem_set_access(address, granule, &access, 1));
     cu_ok(cu->primary_ctx_retain(&context, device));
     cu_ok(cu->mem_set_access(address, granule, &access, 1));
