@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <stdio.h>
 
+#include "gpu/sim/host_function.h"
 #include "gpu/sim/inject.h"
 #include "gpu/sim/va.h"
 
@@ -74,6 +75,8 @@ CUresult sim_enter(const char *call)
 
     if (pid == 0 || pid != getpid())
         return CUDA_ERROR_NOT_INITIALIZED;
+    if (sim_in_host_function())
+        return CUDA_ERROR_NOT_PERMITTED;
     sticky = sim_poisoned();
     return sticky != CUDA_SUCCESS ? sticky : inject(call);
 }

@@ -31,7 +31,7 @@ CUDA_FUNCTIONS(SIM_DECLARE)
  *     if (result != CUDA_SUCCESS)
  *         return result;
  *
- * 3 before cuInit and in a forked child, the sticky error once there is one, what GMB_SIM_FAULTS
+ * 3 before cuInit and in a forked child, 800 in a host function, the sticky error once there is one, what GMB_SIM_FAULTS
  * says for this call, and the sleep that GMB_SIM_LATENCY says. Any thread; no lock held.
  */
 CUresult sim_enter(const char *call) _must_check_;
