@@ -27,6 +27,9 @@
 /* Requests of one client that wait for memory at once; a worker has tens in flight, not thousands.
  */
 #define LIMIT_REQUESTS_PER_CLIENT 1024
+/* And of one tenant: many clients must not fill the broker's memory with what they wait for. */
+#define LIMIT_REQUESTS_PER_TENANT 4096
+#define LIMIT_REQUESTS_TOTAL (LIMIT_TENANTS * LIMIT_REQUESTS_PER_TENANT)
 /* Chunks in one lease: 64 Ki chunks of the smallest size (2 MiB) are 128 GiB. */
 #define LIMIT_LEASE_CHUNKS 65536
 /* A request may wait at most an hour: a longer wait is a client that forgot it. */
@@ -45,6 +48,11 @@
 #define LIMIT_DEVICES 64
 /* Chunks that the broker owns on all devices: 2^20 of 2 MiB are 2 TiB. */
 #define LIMIT_CHUNKS_TOTAL (1u << 20)
+/* One chunk: what VMM maps at once; a larger one could hardly be recovered from fragments. */
+#define LIMIT_CHUNK_BYTES (UINT64_C(1) << 30)
+/* Largest Priority= and Weight=. */
+#define LIMIT_PRIORITY 1000
+#define LIMIT_WEIGHT 10000
 
 /* Names of tenants and leases: one line of a terminal. */
 #define LIMIT_NAME_BYTES 64

@@ -123,7 +123,8 @@ struct core_event {
         } chunk;
         struct {
             uint32_t device;
-            uint64_t free_bytes; /* as the driver says, taken in order with creates and releases */
+            uint64_t free_bytes; /* as the driver says, taken in order with creates and releases;
+                                    above the device's total: the driver couldn't say */
         } observed;
     };
     core_id client;   /* CLIENT_*, LEASE_*, CANCEL */
@@ -219,8 +220,8 @@ const char *core_check(const struct core *core);
 /* ------------------------------------------------------------------ views (status, grants) */
 
 struct core_device_view {
-    uint64_t total, reserve, leased, cached, clean, releasing, orphaned, unaccounted, free,
-        granularity;
+    uint64_t total, reserve, creating, leased, cached, clean, releasing, orphaned, unaccounted,
+        free, granularity;
     uint32_t waiting;
 };
 struct core_tenant_view {
@@ -231,7 +232,7 @@ struct core_tenant_view {
 };
 struct core_tenant_device_view {
     struct core_memory_limits limits;
-    uint64_t used, leased, cached, releasing, orphaned, peak, overage;
+    uint64_t used, creating, leased, cached, releasing, orphaned, peak, overage;
 };
 struct core_client_view {
     core_id id;

@@ -1,0 +1,243 @@
+/*
+ * Derives every sum anew from the objects and compares it with the account. Nothing here is used by
+ * the broker at work: it is how tests know that the ledger is true.
+ */
+#include <stdio.h>
+
+#include "daemon/core/account.h"
+#include "daemon/core/states.h"
+
+/* The sentence that core_check() returns. */
+static _Thread_local char finding[LIMIT_TEXT_BYTES];
+
+#define FIND(...) ((void) snprintf(finding, sizeof(finding), __VA_ARGS__), (const char *) finding)
+
+struct sums {
+    uint64_t bytes[CHUNK_STATE_MAX];
+};
+
+/* One for each device and tenant, and one more on each device for nobody. */
+static struct sums *sums_at(
+    const struct core *core, struct sums *sums, const struct account *account)
+{
+    uint32_t tenant = account->tenant ? account->tenant->index : core->tenant_high;
+
+    return &sums[account->device->index * (core->tenant_high + 1) + tenant];
+}
+
+static const char *check_chunk(const struct core *core, const struct chunk *chunk)
+{
+    const struct lease *lease = chunk->lease;
+    bool leased = chunk->state == CHUNK_LEASED;
+
+    if (chunk->charge.heading != chunk->state || !chunk->charge.account)
+        return FIND("chunk %u is %s and charged as something else", chunk->slot.number,
+            chunk_state_name(chunk->state));
+    if (leased && !lease)
+        return FIND("chunk %u is leased by no lease", chunk->slot.number);
+    if (lease && (!leased && chunk->state != CHUNK_CREATING))
+        return FIND("chunk %u is %s and part of a lease", chunk->slot.number,
+            chunk_state_name(chunk->state));
+    if (lease && (lease->account != chunk->charge.account || chunk->index >= lease->filled ||
+                     lease->chunks[chunk->index] != chunk))
+        return FIND("chunk %u isn't where its lease has it", chunk->slot.number);
+    if (chunk->exposed && !chunk->charge.account->tenant)
+        return FIND("chunk %u was leased and belongs to nobody", chunk->slot.number);
+    return NULL;
+}
+
+static const char *check_chunks(const struct core *core, struct sums *sums)
+{
+    for (uint32_t i = 0; i < core->chunks.high; i++) {
+        const struct chunk *chunk = slots_at(&core->chunks, i);
+        const char *found = chunk ? check_chunk(core, chunk) : NULL;
+
+        if (found)
+            return found;
+        if (chunk)
+            sums_at(core, sums, chunk->charge.account)->bytes[chunk->state] += chunk->charge.bytes;
+    }
+    return NULL;
+}
+
+static const char *check_ready(const struct account *account)
+{
+    uint64_t pooled = 0, aged = 0;
+
+    list_for_each(pool, &account->pools, struct pool, link)
+    {
+        uint32_t count = 0;
+
+        list_for_each(chunk, &pool->chunks, struct chunk, link) count++;
+        if (count == 0 || count != pool->count)
+            return "a pool miscounts its chunks";
+        pooled += count * pool->chunk_bytes;
+    }
+    list_for_each(chunk, &account->idle, struct chunk, age) aged += chunk->charge.bytes;
+    if (pooled != account_idle(account) || aged != pooled)
+        return "chunks that lie ready are not in their lists";
+    if (list_linked(&account->idle_link) != (pooled > 0))
+        return "an account's ready chunks are not known to its device";
+    return NULL;
+}
+
+static const char *check_waiting(const struct account *account)
+{
+    uint32_t count = 0;
+    uint64_t last = 0;
+
+    list_for_each(request, &account->waiting, struct request, queue_link)
+    {
+        if (request->state != REQUEST_QUEUED || !heap_linked(&request->deadline))
+            return "a request waits that has no deadline or another state";
+        if (request->arrival <= last)
+            return "requests of one tenant overtook each other";
+        last = request->arrival;
+        count++;
+    }
+    if (count != account->waiting_count || list_linked(&account->waiting_link) != (count > 0))
+        return "a queue miscounts its requests";
+    return NULL;
+}
+
+static const char *check_account(const struct account *account, const struct sums *sums)
+{
+    const char *name = account->tenant ? account->tenant->name : "nobody";
+    uint64_t used = account->suspects, young = 0;
+    const char *found;
+
+    for (unsigned s = 0; s < CHUNK_STATE_MAX; s++) {
+        if (account->bytes[s] != sums->bytes[s])
+            return FIND("account %s: %s is %llu, its chunks are %llu", name, chunk_state_name(s),
+                (unsigned long long) account->bytes[s], (unsigned long long) sums->bytes[s]);
+        used += sums->bytes[s];
+    }
+    for (uint32_t i = 0; i < account->young_count; i++)
+        young += account->young[i].bytes;
+    if (young + account->orphaned != account->suspects)
+        return FIND("account %s: suspects don't add up", name);
+    if (used != account->used)
+        return FIND("account %s: used is %llu, its parts are %llu", name,
+            (unsigned long long) account->used, (unsigned long long) used);
+    if (!account->tenant && (sums->bytes[CHUNK_LEASED] > 0 || sums->bytes[CHUNK_CACHED] > 0))
+        return "nobody holds leased or cached chunks";
+    if (account->tenant && sums->bytes[CHUNK_CLEAN] > 0)
+        return FIND("account %s holds clean chunks", name);
+    found = check_ready(account);
+    return found ? found : check_waiting(account);
+}
+
+/* Sums of a device, as its accounts make them. */
+struct device_sums {
+    struct sums chunks;
+    uint64_t owned, suspects, orphaned, min, unused_min;
+    uint32_t waiting;
+};
+
+static void device_sums_add(struct device_sums *sums, const struct account *account)
+{
+    for (unsigned s = 0; s < CHUNK_STATE_MAX; s++)
+        sums->chunks.bytes[s] += account->bytes[s];
+    sums->owned += account->used;
+    sums->suspects += account->suspects;
+    sums->orphaned += account->orphaned;
+    sums->waiting += account->waiting_count;
+    if (!account->tenant)
+        return;
+    sums->min += account->limits.min;
+    sums->unused_min += account_unused_min(account);
+}
+
+static const char *check_device(const struct device *device, const struct device_sums *sums)
+{
+    for (unsigned s = 0; s < CHUNK_STATE_MAX; s++) {
+        if (device->bytes[s] != sums->chunks.bytes[s])
+            return FIND("device %u: the sum of %s is wrong", device->index, chunk_state_name(s));
+    }
+    if (device->suspects != sums->suspects || device->orphaned != sums->orphaned)
+        return FIND("device %u: the sum of suspects is wrong", device->index);
+    if (device->owned != sums->owned || device->owned > device->capacity)
+        return FIND("device %u: more is owned than there is, or the sum is wrong", device->index);
+    if (device->reserve + device->owned + device_unaccounted(device) + device_free(device) !=
+        device->total)
+        return FIND("device %u: used and free are not the total", device->index);
+    if (device->min_sum != sums->min || device->unused_min != sums->unused_min)
+        return FIND("device %u: the sum of the guarantees is wrong", device->index);
+    if (device->min_sum > device->capacity)
+        return FIND("device %u: more is guaranteed than there is", device->index);
+    if (device->waiting_count != sums->waiting)
+        return FIND("device %u: the count of waiting requests is wrong", device->index);
+    return NULL;
+}
+
+static const char *check_devices(const struct core *core, struct sums *sums)
+{
+    for (uint32_t d = 0; d < core->device_count; d++) {
+        const struct device *device = core->devices[d];
+        struct device_sums total = {0};
+        const char *found = check_account(&device->nobody, sums_at(core, sums, &device->nobody));
+
+        device_sums_add(&total, &device->nobody);
+        for (uint32_t i = 0; !found && i < core->tenant_high; i++) {
+            const struct account *account;
+
+            if (!core->tenants[i])
+                continue;
+            account = &core->tenants[i]->accounts[d];
+            found = check_account(account, sums_at(core, sums, account));
+            device_sums_add(&total, account);
+        }
+        if (!found)
+            found = check_device(device, &total);
+        if (found)
+            return found;
+    }
+    return NULL;
+}
+
+static const char *check_clients(const struct core *core)
+{
+    uint32_t requests = 0, leases = 0;
+
+    for (uint32_t i = 0; i < core->clients.high; i++) {
+        const struct client *client = slots_at(&core->clients, i);
+        uint32_t own_leases = 0, own_requests = 0;
+        uint64_t bytes = 0;
+
+        if (!client)
+            continue;
+        list_for_each(lease, &client->leases, struct lease, link)
+        {
+            bytes += lease->count * lease->chunk_bytes;
+            own_leases++;
+        }
+        list_for_each(request, &client->requests, struct request, client_link) own_requests++;
+        if (bytes != client->leased_bytes || own_leases != client->lease_count ||
+            own_requests != client->request_count)
+            return FIND("client %u: its leases or requests are miscounted", i);
+        if (client->state != CLIENT_ACTIVE && own_requests > 0)
+            return FIND("client %u: waits though it can't hear", i);
+        requests += own_requests;
+        leases += own_leases;
+    }
+    if (requests != core->requests.used || leases != core->active_leases)
+        return "requests or leases without a client";
+    return NULL;
+}
+
+const char *core_check(const struct core *core)
+{
+    size_t count = (size_t) core->device_count * (core->tenant_high + 1);
+    struct sums *sums = calloc(MAX(count, (size_t) 1), sizeof(*sums));
+    const char *found;
+
+    if (!sums)
+        return "no host memory for the check";
+    found = check_chunks(core, sums);
+    if (!found)
+        found = check_devices(core, sums);
+    if (!found)
+        found = check_clients(core);
+    free(sums);
+    return found;
+}

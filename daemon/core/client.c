@@ -1,0 +1,86 @@
+/*
+ * The end of a connection and the end of a process are two things. A detached client asks nothing
+ * any more, but what it maps is still mapped: its leases stay charged until its process is dead.
+ */
+#include "daemon/core/client.h"
+
+#include "daemon/core/answer.h"
+#include "daemon/core/lease.h"
+#include "daemon/core/request.h"
+#include "daemon/core/states.h"
+#include "daemon/core/tenant.h"
+
+static bool client_allowed(
+    struct core *core, const struct tenant *tenant, const struct core_event *event)
+{
+    if (!tenant || !tenant->configured)
+        answer_refuse(core, event, GMB_STATUS_NOT_FOUND, GMB_LIMIT_NONE, "no tenant %.64s",
+            event->client_add.tenant ? event->client_add.tenant : "");
+    else if (tenant->clients >= tenant->clients_max)
+        answer_refuse(core, event, GMB_STATUS_EXHAUSTED, GMB_LIMIT_CLIENTS_MAX,
+            "tenant %s: ClientsMax=%u clients are there", tenant->name, tenant->clients_max);
+    else if (core->clients.used >= LIMIT_CLIENTS)
+        answer_refuse(core, event, GMB_STATUS_EXHAUSTED, GMB_LIMIT_CLIENTS_MAX,
+            "the broker serves at most %d clients", LIMIT_CLIENTS);
+    else
+        return true;
+    return false;
+}
+
+void client_add_event(struct core *core, const struct core_event *event)
+{
+    struct tenant *tenant = tenant_find(core, event->client_add.tenant);
+    struct core_action *action;
+    struct client *client;
+    void *item;
+
+    if (!client_allowed(core, tenant, event))
+        return;
+    if (slots_take(&core->clients, &item) != SLOTS_OK) {
+        answer_refuse(core, event, GMB_STATUS_INTERNAL, GMB_LIMIT_NONE,
+            "no host memory in the broker for another client");
+        return;
+    }
+    client = item;
+    client->tenant = tenant;
+    list_init(&client->leases);
+    list_init(&client->requests);
+    client_set_state(client, CLIENT_ACTIVE);
+    tenant->clients++;
+    action = answer_add(core, CORE_ACTION_CLIENT_ADDED);
+    action->client = slot_id(&client->slot);
+    action->cookie = event->cookie;
+}
+
+static void client_drop_requests(struct core *core, struct client *client)
+{
+    list_for_each_safe(request, &client->requests, struct request, client_link)
+        request_drop(core, request);
+}
+
+static void client_end(struct core *core, struct client *client)
+{
+    answer_add(core, CORE_ACTION_CLIENT_GONE)->client = slot_id(&client->slot);
+    client->tenant->clients--;
+    if (client->state != CLIENT_DEAD)
+        client_set_state(client, CLIENT_DEAD);
+    slots_give(&core->clients, client);
+}
+
+void client_detach_event(struct core *core, struct client *client)
+{
+    if (client->state != CLIENT_ACTIVE)
+        return;
+    client_set_state(client, CLIENT_DETACHED);
+    client_drop_requests(core, client);
+    if (list_empty(&client->leases))
+        client_end(core, client);
+}
+
+void client_dead_event(struct core *core, struct client *client)
+{
+    client_set_state(client, CLIENT_DEAD);
+    client_drop_requests(core, client);
+    list_for_each_safe(lease, &client->leases, struct lease, link) lease_end(core, lease);
+    client_end(core, client);
+}

@@ -1,0 +1,8 @@
+/* Clients: connected processes, from greeting to death. */
+#pragma once
+
+#include "daemon/core/types.h"
+
+void client_add_event(struct core *core, const struct core_event *event);
+void client_detach_event(struct core *core, struct client *client);
+void client_dead_event(struct core *core, struct client *client);

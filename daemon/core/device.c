@@ -1,0 +1,96 @@
+/* All work on a device is done at the end of each step, whatever the event was: one place, one
+ * order. Each part has nothing to do most of the time and finds that out at once. */
+#include "daemon/core/device.h"
+
+#include "daemon/core/account.h"
+#include "daemon/core/answer.h"
+#include "daemon/core/queue.h"
+#include "daemon/core/reclaim.h"
+#include "daemon/core/supply.h"
+#include "daemon/core/verify.h"
+
+static struct device *device_new(struct core *core, const struct core_event *event)
+{
+    struct device *device = calloc(1, sizeof(*device));
+
+    if (!device)
+        return NULL;
+    device->index = core->device_count;
+    device->total = event->device_add.total_bytes;
+    device->reserve = event->device_add.reserve_bytes;
+    device->granularity = event->device_add.granularity_bytes;
+    device->capacity = device->total - device->reserve;
+    device->observe_ns = core->now_ns;
+    device->expire_ns = CLOCK_NEVER;
+    device->age_ns = CLOCK_NEVER;
+    account_init(&device->nobody, NULL, device);
+    list_init(&device->idle_accounts);
+    list_init(&device->releasing_accounts);
+    list_init(&device->waiting_accounts);
+    list_init(&device->suspect_accounts);
+    list_init(&device->supply);
+    list_init(&device->verify.chunks);
+    return device;
+}
+
+struct device *device_free_object(struct device *device)
+{
+    free(device);
+    return NULL;
+}
+
+void device_add_event(struct core *core, const struct core_event *event)
+{
+    struct device *device;
+
+    if (core->device_count >= LIMIT_DEVICES || core->tenant_count > 0) {
+        answer_refuse(core, event, GMB_STATUS_INVALID, GMB_LIMIT_NONE,
+            "at most %d devices, and all before the first tenant", LIMIT_DEVICES);
+        return;
+    }
+    if (event->device_add.granularity_bytes == 0 ||
+        event->device_add.granularity_bytes > LIMIT_CHUNK_BYTES ||
+        event->device_add.total_bytes > INT64_MAX ||
+        event->device_add.reserve_bytes > event->device_add.total_bytes) {
+        answer_refuse(core, event, GMB_STATUS_INVALID, GMB_LIMIT_NONE,
+            "device %u: the reserve is larger than the device, or a size makes no sense",
+            core->device_count);
+        return;
+    }
+    device = device_new(core, event);
+    if (!device) {
+        answer_refuse(core, event, GMB_STATUS_INTERNAL, GMB_LIMIT_NONE,
+            "no host memory in the broker for another device");
+        return;
+    }
+    core->devices[core->device_count++] = device;
+    answer_add(core, CORE_ACTION_DEVICE_ADDED)->device.device = device->index;
+    core->actions->items[core->actions->count - 1].cookie = event->cookie;
+}
+
+void device_work(struct core *core, struct device *device)
+{
+    if (device->create_after_ns != 0 && device->create_after_ns <= core->now_ns) {
+        device->create_after_ns = 0;
+        device->drain = true;
+    }
+    if (device->expire_ns <= core->now_ns)
+        reclaim_expired(core, device);
+    if (device->suspects > 0)
+        device->age_ns = suspect_age(device, core->now_ns, core->options.orphan_grace_ns);
+    queue_drain(core, device);
+    supply_work(core, device);
+    verify_work(core, device);
+    supply_prefetch(core, device);
+}
+
+uint64_t device_due(const struct core *core, const struct device *device)
+{
+    uint64_t due_ns = MIN(verify_due(device), device->expire_ns);
+
+    if (device->suspects > 0)
+        due_ns = MIN(due_ns, device->age_ns);
+    if (device->create_after_ns != 0)
+        due_ns = MIN(due_ns, device->create_after_ns);
+    return due_ns;
+}

@@ -1,0 +1,19 @@
+/* Memory that lies ready and is in the way is given back. Nothing is taken from a lease here. */
+#pragma once
+
+#include "daemon/core/types.h"
+
+/*
+ * Discards ready chunks of at least `bytes` for a request of `account` for chunks of `chunk_bytes`:
+ * the tenant's own of other sizes, then (if `clean`) clean ones of other sizes, then the oldest of
+ * other tenants as far as these stay above their MemoryMin. A bounded number for each step; what is
+ * left over is asked for again by the next drain of the device.
+ */
+void reclaim_for(
+    struct core *core, struct account *account, uint64_t chunk_bytes, uint64_t bytes, bool clean);
+/* The tenant's own alone, of any size but `chunk_bytes` (0: of any size). */
+void reclaim_own(struct core *core, struct account *account, uint64_t chunk_bytes, uint64_t bytes);
+/* As much as a limit that was lowered calls for. */
+void reclaim_overage(struct core *core, struct account *account);
+/* Discards what lay ready for too long. */
+void reclaim_expired(struct core *core, struct device *device);

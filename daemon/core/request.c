@@ -1,0 +1,248 @@
+/*
+ * A request is checked against what can never be, put into its tenant's queue and taken from there
+ * by the device's drain, in the same step if nothing is in its way. So there is one path to a
+ * grant, and no way past those who wait.
+ */
+#include "daemon/core/request.h"
+
+#include "base/size.h"
+#include "daemon/core/account.h"
+#include "daemon/core/answer.h"
+#include "daemon/core/lease.h"
+#include "daemon/core/queue.h"
+#include "daemon/core/states.h"
+#include "daemon/core/supply.h"
+
+/* chunk_bytes = 0: the smallest power-of-two multiple of the granularity with so few chunks. */
+#define CHOICE_CHUNKS 64
+/* How long a request that may not wait is held while the broker recovers what lies ready. */
+#define RECOVERY_NS (100 * NSEC_PER_MSEC)
+
+static struct request *request_find(struct client *client, uint64_t id)
+{
+    list_for_each(request, &client->requests, struct request, client_link)
+    {
+        if (request->id == id)
+            return request;
+    }
+    return NULL;
+}
+
+static void request_end(struct core *core, struct request *request)
+{
+    struct lease *lease = request->lease;
+
+    queue_remove(core, request);
+    list_remove(&request->client_link);
+    request->client->request_count--;
+    lease->request = NULL;
+    if (lease->state == LEASE_PENDING)
+        lease_drop_pending(core, lease);
+    slots_give(&core->requests, request);
+}
+
+void request_grant(struct core *core, struct request *request)
+{
+    struct lease *lease = request->lease;
+    struct core_action *action = answer_add(core, CORE_ACTION_GRANT);
+
+    request_set_state(request, REQUEST_GRANTED);
+    action->client = slot_id(&request->client->slot);
+    action->request = request->id;
+    action->grant.lease = slot_id(&lease->slot);
+    action->grant.first = lease->count;
+    action->grant.count = request->count;
+    lease_extend(core, lease);
+    core->granted++;
+    request_end(core, request);
+}
+
+void request_refuse(struct core *core, struct request *request, enum gmb_status status)
+{
+    answer_request_refuse(core, request, status);
+    if (status == GMB_STATUS_TIMED_OUT)
+        core->timed_out++;
+    request_set_state(request, REQUEST_REFUSED);
+    request_end(core, request);
+}
+
+void request_drop(struct core *core, struct request *request)
+{
+    /* Those behind it may come forward. */
+    request->lease->account->device->drain = true;
+    if (request->state == REQUEST_CREATING)
+        supply_undo(core, request);
+    request_set_state(request, REQUEST_CANCELLED);
+    request_end(core, request);
+}
+
+void request_cancel_event(struct core *core, struct client *client, const struct core_event *event)
+{
+    struct request *request = request_find(client, event->cancel.request);
+
+    if (!request) {
+        answer_refuse(core, event, GMB_STATUS_NOT_FOUND, GMB_LIMIT_NONE, "no request %llu waits",
+            (unsigned long long) event->cancel.request);
+        return;
+    }
+    answer_done(core, event);
+    answer_request_refuse(core, request, GMB_STATUS_CANCELLED);
+    request_drop(core, request);
+}
+
+/* What may refuse a request before its size is looked at. */
+static bool request_allowed(
+    struct core *core, struct client *client, const struct core_event *event)
+{
+    struct tenant *tenant = client->tenant;
+
+    if (!tenant->configured)
+        answer_refuse(core, event, GMB_STATUS_DENIED, GMB_LIMIT_NONE,
+            "tenant %s is no longer configured and gets no new memory", tenant->name);
+    else if (request_find(client, event->request))
+        answer_refuse(core, event, GMB_STATUS_INVALID, GMB_LIMIT_NONE,
+            "request %llu is in flight already", (unsigned long long) event->request);
+    else if (client->request_count >= LIMIT_REQUESTS_PER_CLIENT)
+        answer_refuse(core, event, GMB_STATUS_EXHAUSTED, GMB_LIMIT_REQUESTS,
+            "a client has at most %d requests in flight", LIMIT_REQUESTS_PER_CLIENT);
+    else if (tenant->waiting >= LIMIT_REQUESTS_PER_TENANT)
+        answer_refuse(core, event, GMB_STATUS_EXHAUSTED, GMB_LIMIT_REQUESTS,
+            "tenant %s: a tenant has at most %d requests waiting", tenant->name,
+            LIMIT_REQUESTS_PER_TENANT);
+    else
+        return true;
+    return false;
+}
+
+/* Size of the chunks of a new lease; 0 and an answer when the event's makes no sense. */
+static uint64_t chunk_bytes_choose(
+    struct core *core, const struct device *device, const struct core_event *event)
+{
+    uint64_t bytes = event->lease_request.chunk_bytes;
+    uint64_t wanted = event->lease_request.bytes;
+    char granularity[SIZE_TEXT_MAX];
+
+    if (bytes == 0) {
+        bytes = device->granularity;
+        while ((wanted - 1) / bytes + 1 > CHOICE_CHUNKS && bytes <= LIMIT_CHUNK_BYTES / 2)
+            bytes *= 2;
+        return bytes;
+    }
+    if (bytes % device->granularity == 0 && bytes <= LIMIT_CHUNK_BYTES)
+        return bytes;
+    size_format(granularity, device->granularity);
+    answer_refuse(core, event, GMB_STATUS_INVALID, GMB_LIMIT_NONE,
+        "chunk size %llu is no multiple of device %u's granularity %s up to 1G",
+        (unsigned long long) bytes, device->index, granularity);
+    return 0;
+}
+
+static bool chunk_count_fits(struct core *core, const struct core_event *event, uint64_t have,
+    uint64_t bytes, uint64_t chunk)
+{
+    uint64_t count = (bytes - 1) / chunk + 1;
+    char size[SIZE_TEXT_MAX];
+
+    if (count <= LIMIT_LEASE_CHUNKS && have + count <= LIMIT_LEASE_CHUNKS)
+        return true;
+    size_format(size, chunk);
+    answer_refuse(core, event, GMB_STATUS_OVER_LIMIT, GMB_LIMIT_CHUNKS,
+        "a lease has at most %d chunks; with chunks of %s this one would have %llu",
+        LIMIT_LEASE_CHUNKS, size, (unsigned long long) add_saturate(have, count));
+    core->actions->items[core->actions->count - 1].refuse.requested_bytes = bytes;
+    core->actions->items[core->actions->count - 1].refuse.available_bytes =
+        sub_saturate(LIMIT_LEASE_CHUNKS, have) * chunk;
+    return false;
+}
+
+/* Makes the request and lets the queue have it. `lease` may be a PENDING one: freed on failure. */
+static void request_enter(struct core *core, struct lease *lease, const struct core_event *event,
+    uint64_t bytes, uint64_t wait_ns)
+{
+    struct client *client = lease->client;
+    void *item;
+    struct request *request;
+
+    if (heap_reserve(&core->deadlines, core->requests.used + 1) < 0 ||
+        heap_reserve(&core->wakes, core->requests.used + 1) < 0 ||
+        slots_take(&core->requests, &item) != SLOTS_OK) {
+        answer_refuse(core, event, GMB_STATUS_INTERNAL, GMB_LIMIT_NONE,
+            "no host memory in the broker for another request");
+        if (lease->state == LEASE_PENDING)
+            lease_drop_pending(core, lease);
+        return;
+    }
+    request = item;
+    request->id = event->request;
+    request->client = client;
+    request->lease = lease;
+    request->count = (uint32_t) ((bytes - 1) / lease->chunk_bytes + 1);
+    request->bytes = request->count * lease->chunk_bytes;
+    request->arrival = ++core->arrivals;
+    request->immediate = wait_ns == 0;
+    request->wait_ns = wait_ns == 0 ? RECOVERY_NS : MIN(wait_ns, LIMIT_WAIT_NS);
+    list_init(&request->queue_link);
+    list_init(&request->supply_link);
+    list_init(&request->client_link);
+    list_append(&client->requests, &request->client_link);
+    client->request_count++;
+    lease->request = request;
+    lease->account->device->recent_chunk_bytes = lease->chunk_bytes;
+    request_set_state(request, REQUEST_QUEUED);
+    queue_enter(core, request);
+}
+
+void request_new_lease(struct core *core, struct client *client, const struct core_event *event)
+{
+    struct tenant *tenant = client->tenant;
+    uint32_t index = event->lease_request.device;
+    uint64_t bytes = event->lease_request.bytes, chunk_bytes;
+    struct lease *lease;
+
+    if (!request_allowed(core, client, event))
+        return;
+    if (index >= core->device_count) {
+        answer_refuse(
+            core, event, GMB_STATUS_NOT_FOUND, GMB_LIMIT_NONE, "there is no device %u", index);
+        return;
+    }
+    if (bytes == 0) {
+        answer_refuse(core, event, GMB_STATUS_INVALID, GMB_LIMIT_NONE, "a lease of 0 bytes");
+        return;
+    }
+    if (tenant->leases + tenant->leases_pending >= tenant->leases_max) {
+        answer_refuse(core, event, GMB_STATUS_EXHAUSTED, GMB_LIMIT_LEASES_MAX,
+            "tenant %s: LeasesMax=%u leases are held or asked for", tenant->name,
+            tenant->leases_max);
+        return;
+    }
+    chunk_bytes = chunk_bytes_choose(core, core->devices[index], event);
+    if (chunk_bytes == 0 || !chunk_count_fits(core, event, 0, bytes, chunk_bytes))
+        return;
+    lease = lease_new_pending(core, client, index, chunk_bytes);
+    if (!lease) {
+        answer_refuse(core, event, GMB_STATUS_INTERNAL, GMB_LIMIT_NONE,
+            "no host memory in the broker for another lease");
+        return;
+    }
+    request_enter(core, lease, event, bytes, event->lease_request.wait_ns);
+}
+
+void request_grow(struct core *core, struct client *client, const struct core_event *event)
+{
+    struct lease *lease = lease_find(core, client, event->lease_grow.lease);
+    uint64_t bytes = event->lease_grow.bytes;
+
+    if (!request_allowed(core, client, event))
+        return;
+    if (!lease)
+        answer_refuse(
+            core, event, GMB_STATUS_NOT_FOUND, GMB_LIMIT_NONE, "the client has no such lease");
+    else if (bytes == 0)
+        answer_refuse(core, event, GMB_STATUS_INVALID, GMB_LIMIT_NONE, "growth by 0 bytes");
+    else if (lease->request)
+        answer_refuse(core, event, GMB_STATUS_INVALID, GMB_LIMIT_NONE,
+            "request %llu to grow the lease is in flight", (unsigned long long) lease->request->id);
+    else if (chunk_count_fits(core, event, lease->count, bytes, lease->chunk_bytes))
+        request_enter(core, lease, event, bytes, event->lease_grow.wait_ns);
+}

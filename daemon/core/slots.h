@@ -1,0 +1,50 @@
+/*
+ * Table of objects under numbers that are used again, with a generation that tells an object from
+ * its successor. Objects never move. Memory grows by pages as it is needed and is kept for reuse.
+ */
+#pragma once
+
+#include "base/macro.h"
+
+#define SLOTS_PAGE_ITEMS 256
+
+/* First member of every object in a table. */
+struct slot {
+    uint32_t number;
+    uint32_t generation; /* never 0 */
+    uint32_t next_free;
+    bool used;
+};
+
+struct slots {
+    size_t item_bytes;
+    uint32_t limit; /* objects at most */
+    uint32_t used;
+    uint32_t high; /* numbers ever used are below it */
+    uint32_t first_free;
+    uint32_t page_count;
+    void **pages;
+};
+
+enum slots_result { SLOTS_OK, SLOTS_FULL };
+
+void slots_init(struct slots *slots, size_t item_bytes, uint32_t limit);
+/* Frees the memory; the objects must have let go of theirs. */
+void slots_done(struct slots *slots);
+/* Zeroed but for its slot. SLOTS_FULL at the limit, -ENOMEM. */
+int slots_take(struct slots *slots, void **ret_item) _must_check_;
+void slots_give(struct slots *slots, void *item);
+/* NULL where there is none in use. */
+void *slots_at(const struct slots *slots, uint32_t number);
+void *slots_find(const struct slots *slots, uint64_t id);
+
+/* Generation in the upper half, number + 1 in the lower: 0 is no id. */
+static inline uint64_t slot_id(const struct slot *slot)
+{
+    return (uint64_t) slot->generation << 32 | ((uint64_t) slot->number + 1);
+}
+/* Number behind an id's own, for walks that go on where they stopped; 0 for id 0. */
+static inline uint32_t slot_number_after(uint64_t id)
+{
+    return (uint32_t) id;
+}

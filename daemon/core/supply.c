@@ -1,0 +1,239 @@
+/*
+ * The lease's chunk array is filled at once: ready chunks first, then CREATING ones, which the
+ * shell is asked for in windows, so that one large request neither floods a step nor holds up
+ * others in the shell's queue. The request is granted when the last one is there.
+ */
+#include "daemon/core/supply.h"
+
+#include <errno.h>
+
+#include "daemon/core/account.h"
+#include "daemon/core/answer.h"
+#include "daemon/core/chunk.h"
+#include "daemon/core/queue.h"
+#include "daemon/core/request.h"
+#include "daemon/core/states.h"
+
+/* Chunks of one request with the shell at once, and how few before more are asked for. */
+#define WINDOW_CHUNKS 64
+#define WINDOW_LOW 32
+/* Prefetched chunks with the shell at once. */
+#define PREFETCH_CHUNKS 8
+
+struct supply_plan supply_plan_make(struct core *core, const struct request *request)
+{
+    struct lease *lease = request->lease;
+    struct account *nobody = &lease->account->device->nobody;
+    uint32_t left = request->count;
+    struct supply_plan plan;
+
+    plan.cached = MIN(left, pool_count(core, lease->account, lease->chunk_bytes));
+    left -= plan.cached;
+    plan.clean = MIN(left, pool_count(core, nobody, lease->chunk_bytes));
+    plan.create = left - plan.clean;
+    return plan;
+}
+
+static int lease_reserve(struct lease *lease, uint32_t count)
+{
+    struct chunk **chunks;
+
+    if (count <= lease->room)
+        return 0;
+    chunks = reallocarray(lease->chunks, count, sizeof(struct chunk *));
+    if (!chunks)
+        return -ENOMEM;
+    lease->chunks = chunks;
+    lease->room = count;
+    return 0;
+}
+
+static void lease_place(struct lease *lease, uint32_t index, struct chunk *chunk)
+{
+    chunk->lease = lease;
+    chunk->index = index;
+    lease->chunks[index] = chunk;
+}
+
+/* The chunks that don't exist yet, from `first` on. */
+static int place_new(struct core *core, struct lease *lease, uint32_t first, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        struct chunk *chunk;
+        int r = chunk_new(core, lease->account, lease->chunk_bytes, &chunk);
+
+        if (r != 0) {
+            while (i-- > 0)
+                chunk_end(core, lease->chunks[first + i]);
+            return r;
+        }
+        lease_place(lease, first + i, chunk);
+    }
+    return 0;
+}
+
+static void place_ready(
+    struct core *core, struct lease *lease, struct account *from, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        struct chunk *chunk = pool_take(core, from, lease->chunk_bytes);
+
+        chunk_set_state(chunk, CHUNK_LEASED, lease->account);
+        lease_place(lease, lease->filled++, chunk);
+    }
+}
+
+int supply_start(struct core *core, struct request *request, const struct supply_plan *plan)
+{
+    struct lease *lease = request->lease;
+    struct device *device = lease->account->device;
+    uint32_t ready = plan->cached + plan->clean;
+    int r;
+
+    r = lease_reserve(lease, lease->count + request->count);
+    if (r < 0)
+        return r;
+    r = place_new(core, lease, lease->count + ready, plan->create);
+    if (r != 0)
+        return r;
+    place_ready(core, lease, lease->account, plan->cached);
+    place_ready(core, lease, &device->nobody, plan->clean);
+    request->next_issue = lease->filled;
+    lease->filled += plan->create;
+    request->missing = plan->create;
+    queue_remove(core, request);
+    request_set_state(request, REQUEST_CREATING);
+    if (request->missing == 0)
+        request_grant(core, request);
+    else
+        list_append(&device->supply, &request->supply_link);
+    return 0;
+}
+
+void supply_undo(struct core *core, struct request *request)
+{
+    struct lease *lease = request->lease;
+    struct account *nobody = &lease->account->device->nobody;
+
+    for (uint32_t i = lease->count; i < lease->filled; i++) {
+        struct chunk *chunk = lease->chunks[i];
+
+        if (chunk->state == CHUNK_LEASED)
+            chunk_keep(core, chunk, chunk->exposed ? lease->account : nobody);
+        else if (chunk->issued)
+            chunk_disown(chunk);
+        else
+            chunk_end(core, chunk);
+    }
+    lease->filled = lease->count;
+    request->outstanding = request->missing = 0;
+    list_remove(&request->supply_link);
+    lease->account->device->drain = true;
+}
+
+static void issue(struct core *core, struct device *device, struct chunk *chunk)
+{
+    struct core_action *action = answer_add(core, CORE_ACTION_CHUNK_CREATE);
+
+    chunk->issued = true;
+    action->chunk.device = device->index;
+    action->chunk.chunk = chunk->slot.number;
+    action->chunk.generation = chunk->slot.generation;
+    action->chunk.bytes = chunk->charge.bytes;
+}
+
+void supply_work(struct core *core, struct device *device)
+{
+    list_for_each_safe(request, &device->supply, struct request, supply_link)
+    {
+        struct lease *lease = request->lease;
+
+        while (request->next_issue < lease->filled && request->outstanding < WINDOW_CHUNKS) {
+            if (answer_room(core) == 0) {
+                core->more = true;
+                return;
+            }
+            issue(core, device, lease->chunks[request->next_issue++]);
+            request->outstanding++;
+        }
+        list_remove(&request->supply_link);
+    }
+}
+
+void supply_created(struct core *core, struct chunk *chunk)
+{
+    struct account *account = chunk->charge.account;
+    struct lease *lease = chunk->lease;
+    struct request *request;
+
+    if (chunk->state != CHUNK_CREATING || !chunk->issued)
+        return;
+    chunk->issued = false;
+    if (!lease) {
+        chunk_keep(core, chunk, account);
+        return;
+    }
+    chunk_set_state(chunk, CHUNK_LEASED, account);
+    request = lease->request;
+    request->outstanding--;
+    if (--request->missing == 0)
+        request_grant(core, request);
+    else if (request->next_issue < lease->filled && request->outstanding <= WINDOW_LOW &&
+             !list_linked(&request->supply_link))
+        list_append(&account->device->supply, &request->supply_link);
+}
+
+void supply_failed(struct core *core, struct chunk *chunk, bool out_of_memory)
+{
+    struct device *device = chunk->charge.account->device;
+    struct lease *lease = chunk->lease;
+    struct request *request = lease ? lease->request : NULL;
+
+    if (chunk->state != CHUNK_CREATING || !chunk->issued)
+        return;
+    if (request)
+        chunk_disown(chunk);
+    chunk->issued = false;
+    if (request) {
+        /* It is in the lease's array still, as one that was never asked for: undo ends it. */
+        supply_undo(core, request);
+    } else {
+        chunk_end(core, chunk);
+    }
+    if (out_of_memory) {
+        /* The ledger was contradicted: look what others use, and leave the driver alone a while. */
+        device->create_after_ns = add_saturate(core->now_ns, core->options.create_backoff_ns);
+        device->observe_ns = MIN(device->observe_ns, core->now_ns);
+    }
+    device->drain = true;
+    if (!request)
+        return;
+    request->limit = out_of_memory ? GMB_LIMIT_DRIVER : GMB_LIMIT_NONE;
+    request->available_bytes = 0;
+    if (!out_of_memory)
+        request_refuse(core, request, GMB_STATUS_GPU);
+    else if (request->immediate)
+        request_refuse(core, request, GMB_STATUS_EXHAUSTED);
+    else
+        queue_requeue(core, request);
+}
+
+void supply_prefetch(struct core *core, struct device *device)
+{
+    uint64_t bytes = device->recent_chunk_bytes;
+    uint64_t target = core->options.prefetch_bytes, ready;
+
+    if (bytes == 0 || target == 0 || device->waiting_count > 0 ||
+        core->now_ns < device->create_after_ns)
+        return;
+    ready = pool_count(core, &device->nobody, bytes) * bytes + device->nobody.bytes[CHUNK_CREATING];
+    while (sub_saturate(target, ready) >= bytes && device_free(device) >= bytes &&
+           device->nobody.bytes[CHUNK_CREATING] < PREFETCH_CHUNKS * bytes) {
+        struct chunk *chunk;
+
+        if (answer_room(core) == 0 || chunk_new(core, &device->nobody, bytes, &chunk) != 0)
+            return;
+        issue(core, device, chunk);
+        ready += bytes;
+    }
+}

@@ -1,0 +1,27 @@
+/* Where an admitted request's chunks come from. */
+#pragma once
+
+#include "daemon/core/types.h"
+
+/* How many chunks of the request come from where, as things are now. */
+struct supply_plan {
+    uint32_t cached; /* the tenant's own, returned */
+    uint32_t clean;
+    uint32_t create;
+};
+
+struct supply_plan supply_plan_make(struct core *core, const struct request *request);
+/*
+ * Charges the tenant and begins: the request is CREATING, or already granted when all chunks lay
+ * ready. On failure (SLOTS_FULL, -ENOMEM) nothing has changed.
+ */
+int supply_start(
+    struct core *core, struct request *request, const struct supply_plan *plan) _must_check_;
+/* Takes everything back: chunks made so far are kept ready, the tenant pays for none. */
+void supply_undo(struct core *core, struct request *request);
+/* Asks the shell for chunks, in windows, as far as there is room. */
+void supply_work(struct core *core, struct device *device);
+void supply_created(struct core *core, struct chunk *chunk);
+void supply_failed(struct core *core, struct chunk *chunk, bool out_of_memory);
+/* Keeps prefetch_bytes of clean chunks ready while nobody waits. */
+void supply_prefetch(struct core *core, struct device *device);

@@ -1,0 +1,234 @@
+/*
+ * The core's objects. Only daemon/core and its unit tests include this.
+ *
+ *   account   what one tenant has on one device; each device has one more, `nobody`, for chunks that
+ *             no tenant pays for. Every chunk is charged to exactly one account at any time
+ *   charge    the token in the chunk that says which account pays, and under which heading
+ *   pool      chunks of one size on one account that lie ready: CACHED ones of a tenant, CLEAN ones
+ *             of nobody
+ *   suspects  bytes that the driver took back from us and that are still not free
+ *   epoch     one batch of releases of one account, between two looks at the device's free memory
+ */
+#pragma once
+
+#include "base/clock.h"
+#include "base/heap.h"
+#include "base/list.h"
+#include "daemon/core/core.h"
+#include "daemon/core/slots.h"
+
+enum chunk_state {
+    CHUNK_NONE,
+    CHUNK_CREATING,  /* asked of the driver, or about to be */
+    CHUNK_CLEAN,     /* created, never leased */
+    CHUNK_LEASED,    /* part of a lease, or of one that is being put together */
+    CHUNK_CACHED,    /* returned, kept for the same tenant */
+    CHUNK_RELEASING, /* to be released, or the driver is at it */
+    CHUNK_RELEASED,  /* the driver took it back; not yet seen to be free */
+    CHUNK_STATE_MAX
+};
+
+enum request_state {
+    REQUEST_NONE,
+    REQUEST_QUEUED,
+    REQUEST_CREATING, /* admitted and charged; its chunks are being made */
+    REQUEST_GRANTED,
+    REQUEST_REFUSED,
+    REQUEST_CANCELLED,
+    REQUEST_STATE_MAX
+};
+
+enum lease_state {
+    LEASE_NONE,
+    LEASE_PENDING, /* its request isn't granted yet */
+    LEASE_ACTIVE,
+    LEASE_ENDED,
+    LEASE_STATE_MAX
+};
+
+enum client_state { CLIENT_NONE, CLIENT_ACTIVE, CLIENT_DETACHED, CLIENT_DEAD, CLIENT_STATE_MAX };
+
+enum verify_phase {
+    VERIFY_IDLE,
+    VERIFY_RELEASING, /* a look, the releases and another look are with the shell */
+    VERIFY_LOOKING,   /* all released; waiting for what the next look shows */
+    VERIFY_PHASE_MAX
+};
+
+struct account;
+
+/* Zeroed: charged to nothing. */
+struct charge {
+    struct account *account;
+    uint64_t bytes;
+    enum chunk_state heading;
+};
+
+/* Suspects of one slice of time, so that the number of records stays small. */
+struct suspect {
+    uint64_t bytes, since_ns;
+};
+#define SUSPECT_SLICES 4 /* to one orphan_grace_ns */
+#define SUSPECT_RECORDS (SUSPECT_SLICES + 2)
+
+struct account {
+    struct tenant *tenant; /* NULL: nobody */
+    struct device *device;
+    struct core_memory_limits limits;
+    uint64_t bytes[CHUNK_STATE_MAX]; /* of its chunks, by state */
+    uint64_t used;                   /* all of them and the suspects */
+    uint64_t peak;                   /* most that `used` ever was */
+
+    struct suspect young[SUSPECT_RECORDS]; /* oldest first */
+    uint32_t young_count;
+    uint64_t suspects; /* sum of `young` and `orphaned` */
+    uint64_t orphaned, orphaned_since_ns;
+    bool leaks; /* its last epoch ended with bytes missing */
+
+    struct list pools;     /* struct pool.link */
+    struct list idle;      /* struct chunk.age, oldest first: all chunks of all pools */
+    struct list releasing; /* struct chunk.link, to be handed to the driver */
+    struct list waiting;   /* struct request.queue_link, by arrival */
+    struct list idle_link; /* device.idle_accounts */
+    struct list releasing_link;
+    struct list waiting_link;
+    struct list suspect_link;
+    uint32_t waiting_count;
+};
+
+struct pool {
+    struct list link; /* account.pools */
+    struct list hash_link;
+    struct account *account;
+    uint64_t chunk_bytes;
+    uint32_t count;
+    struct list chunks; /* struct chunk.link; first: returned last */
+};
+#define POOL_BUCKETS 4096
+
+struct chunk {
+    struct slot slot;
+    struct charge charge;
+    uint64_t since_ns;   /* CLEAN, CACHED: since when */
+    struct list link;    /* pool, account.releasing or verify.chunks */
+    struct list age;     /* account.idle */
+    struct lease *lease; /* LEASED, and CREATING for one */
+    uint32_t index;      /* in the lease */
+    uint8_t state;       /* enum chunk_state */
+    bool issued;         /* CREATING, RELEASING: the shell has the job */
+    bool exposed;        /* was granted once: never goes to another tenant */
+};
+
+struct verify {
+    enum verify_phase phase;
+    struct account *account;
+    struct list chunks;  /* of the epoch: RELEASING, then RELEASED */
+    uint32_t unanswered; /* releases */
+    uint64_t started_ns; /* when all were released */
+    uint64_t pause_ns;   /* before the next look */
+    uint64_t look_ns;    /* when that is; CLOCK_NEVER while one is with the shell */
+};
+
+struct device {
+    uint32_t index;
+    uint64_t total, reserve, granularity, capacity;
+    uint64_t bytes[CHUNK_STATE_MAX]; /* sums over its accounts … */
+    uint64_t suspects, orphaned;
+    uint64_t owned;      /* … and of these */
+    uint64_t min_sum;    /* MemoryMin of all tenants */
+    uint64_t unused_min; /* max(0, MemoryMin - used) of all tenants */
+    uint64_t others;     /* what was last seen in use that is neither ours nor suspect */
+    struct account nobody;
+
+    struct list idle_accounts, releasing_accounts, waiting_accounts, suspect_accounts;
+    struct list supply; /* struct request.supply_link: with chunks to be asked for */
+    uint32_t waiting_count;
+    uint64_t recent_chunk_bytes; /* size last asked for */
+
+    struct verify verify;
+    uint32_t looks; /* MEMORY_OBSERVE with the shell */
+    uint64_t observe_ns, observe_pause_ns;
+    uint64_t create_after_ns; /* the driver said no: not before */
+    uint64_t expire_ns;       /* no ready chunk is due for release before */
+    uint64_t age_ns;          /* no suspect is due to be called orphaned before */
+    bool drain;               /* something changed that may let a request through */
+};
+
+struct tenant {
+    uint32_t index;
+    char name[LIMIT_NAME_BYTES + 1];
+    uint64_t revision;
+    uint32_t priority, weight, clients_max, leases_max;
+    bool configured;
+    bool dropped; /* was configured; kept until its last byte is back */
+    uint32_t clients, leases, leases_pending, waiting;
+    uint32_t account_count;
+    struct account accounts[]; /* by device index */
+};
+
+struct client {
+    struct slot slot;
+    struct tenant *tenant;
+    enum client_state state;
+    struct list leases;   /* struct lease.link, ACTIVE ones */
+    struct list requests; /* struct request.client_link */
+    uint32_t lease_count, request_count;
+    uint64_t leased_bytes;
+};
+
+struct lease {
+    struct slot slot;
+    struct client *client;
+    struct account *account;
+    enum lease_state state;
+    struct list link;
+    uint64_t chunk_bytes, since_ns;
+    uint32_t count;  /* granted chunks */
+    uint32_t filled; /* entries of `chunks`: those of a grow in flight follow the granted ones */
+    uint32_t room;
+    struct chunk **chunks;
+    struct request *request; /* in flight for this lease, or NULL */
+};
+
+struct request {
+    struct slot slot;
+    uint64_t id; /* the client's */
+    struct client *client;
+    struct lease *lease; /* PENDING for a new one */
+    enum request_state state;
+    uint64_t bytes;
+    uint32_t count; /* chunks */
+    uint64_t arrival;
+    uint64_t wait_ns;
+    bool immediate;       /* may not wait for others, only for what the broker itself recovers */
+    bool throttled;       /* has served its MemoryHigh pause */
+    enum gmb_limit limit; /* that held it back last … */
+    uint64_t available_bytes; /* … and what it had left */
+    uint64_t not_before_ns;
+    struct heap_node deadline; /* in core.deadlines while QUEUED */
+    struct heap_node wake;     /* in core.wakes while not_before_ns lies ahead */
+    struct list client_link;
+    struct list queue_link;  /* account.waiting while QUEUED */
+    struct list supply_link; /* device.supply while chunks are to be asked for */
+    uint32_t next_issue;     /* index in the lease of the next chunk to ask for */
+    uint32_t outstanding;    /* asked for and not answered */
+    uint32_t missing;        /* not there yet */
+};
+
+struct core {
+    struct core_options options;
+    uint64_t now_ns;
+    struct core_actions *actions; /* of the step that runs */
+    bool more;                    /* work is left over for the next step */
+    struct device *devices[LIMIT_DEVICES];
+    uint32_t device_count;
+    struct tenant *tenants[LIMIT_TENANTS];
+    uint32_t tenant_high, tenant_count, dropped_tenants;
+    struct slots clients, leases, requests, chunks;
+    struct list pools[POOL_BUCKETS];
+    struct heap deadlines, wakes;
+    uint64_t revision, arrivals;
+    uint64_t granted, refused, timed_out;
+    uint32_t active_leases, waiting;
+    struct fairness_claim *claims; /* LIMIT_TENANTS of them, for one drain at a time */
+};

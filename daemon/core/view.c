@@ -1,0 +1,205 @@
+/* What the shell may see: copies, never the objects. */
+#include "daemon/core/account.h"
+#include "daemon/core/tenant.h"
+
+#include <string.h>
+
+void core_totals_get(const struct core *core, struct core_totals *ret)
+{
+    *ret = (struct core_totals){
+        .revision = core->revision,
+        .granted = core->granted,
+        .refused = core->refused,
+        .timed_out = core->timed_out,
+        .devices = core->device_count,
+        .tenants = core->tenant_count,
+        .clients = core->clients.used,
+        .leases = core->active_leases,
+        .waiting = core->waiting,
+    };
+}
+
+bool core_device_get(const struct core *core, uint32_t index, struct core_device_view *ret)
+{
+    const struct device *device;
+
+    if (index >= core->device_count)
+        return false;
+    device = core->devices[index];
+    *ret = (struct core_device_view){
+        .total = device->total,
+        .reserve = device->reserve,
+        .creating = device->bytes[CHUNK_CREATING],
+        .leased = device->bytes[CHUNK_LEASED],
+        .cached = device->bytes[CHUNK_CACHED],
+        .clean = device->bytes[CHUNK_CLEAN],
+        .releasing = device->bytes[CHUNK_RELEASING] + device->bytes[CHUNK_RELEASED] +
+                     device->suspects - device->orphaned,
+        .orphaned = device->orphaned,
+        .unaccounted = device_unaccounted(device),
+        .free = device_free(device),
+        .granularity = device->granularity,
+        .waiting = device->waiting_count,
+    };
+    return true;
+}
+
+bool core_tenant_get(const struct core *core, uint32_t index, struct core_tenant_view *ret)
+{
+    const struct tenant *tenant = tenant_at(core, index);
+
+    if (!tenant)
+        return false;
+    *ret = (struct core_tenant_view){
+        .revision = tenant->revision,
+        .priority = tenant->priority,
+        .weight = tenant->weight,
+        .clients = tenant->clients,
+        .clients_max = tenant->clients_max,
+        .leases = tenant->leases,
+        .leases_max = tenant->leases_max,
+        .waiting = tenant->waiting,
+        .configured = tenant->configured,
+    };
+    memcpy(ret->name, tenant->name, sizeof(ret->name));
+    return true;
+}
+
+bool core_tenant_find(const struct core *core, const char *name, uint32_t *ret_tenant)
+{
+    const struct tenant *tenant = tenant_find(core, name);
+
+    if (!tenant)
+        return false;
+    *ret_tenant = tenant->index;
+    return true;
+}
+
+bool core_tenant_device_get(
+    const struct core *core, uint32_t index, uint32_t device, struct core_tenant_device_view *ret)
+{
+    const struct tenant *tenant = tenant_at(core, index);
+    const struct account *account;
+
+    if (!tenant || device >= tenant->account_count)
+        return false;
+    account = &tenant->accounts[device];
+    *ret = (struct core_tenant_device_view){
+        .limits = account->limits,
+        .used = account->used,
+        .creating = account->bytes[CHUNK_CREATING],
+        .leased = account->bytes[CHUNK_LEASED],
+        .cached = account->bytes[CHUNK_CACHED],
+        .releasing = account_returning(account) + suspect_young(account),
+        .orphaned = account->orphaned,
+        .peak = account->peak,
+        .overage = sub_saturate(account->used, account->limits.max),
+    };
+    return true;
+}
+
+static void client_view(const struct client *client, struct core_client_view *ret)
+{
+    *ret = (struct core_client_view){
+        .id = slot_id(&client->slot),
+        .tenant = client->tenant->index,
+        .leases = client->lease_count,
+        .waiting = client->request_count,
+        .leased = client->leased_bytes,
+        .detached = client->state == CLIENT_DETACHED,
+    };
+}
+
+bool core_client_get(const struct core *core, core_id id, struct core_client_view *ret)
+{
+    const struct client *client = slots_find(&core->clients, id);
+
+    if (!client)
+        return false;
+    client_view(client, ret);
+    return true;
+}
+
+bool core_client_next(const struct core *core, core_id after, struct core_client_view *ret)
+{
+    for (uint32_t i = slot_number_after(after); i < core->clients.high; i++) {
+        const struct client *client = slots_at(&core->clients, i);
+
+        if (!client)
+            continue;
+        client_view(client, ret);
+        return true;
+    }
+    return false;
+}
+
+static const struct lease *lease_active(const struct lease *lease)
+{
+    return lease && lease->state == LEASE_ACTIVE ? lease : NULL;
+}
+
+static void lease_view(const struct lease *lease, struct core_lease_view *ret)
+{
+    *ret = (struct core_lease_view){
+        .id = slot_id(&lease->slot),
+        .client = slot_id(&lease->client->slot),
+        .tenant = lease->account->tenant->index,
+        .device = lease->account->device->index,
+        .chunks = lease->count,
+        .chunk_bytes = lease->chunk_bytes,
+        .since_ns = lease->since_ns,
+    };
+}
+
+bool core_lease_get(const struct core *core, core_id id, struct core_lease_view *ret)
+{
+    const struct lease *lease = lease_active(slots_find(&core->leases, id));
+
+    if (!lease)
+        return false;
+    lease_view(lease, ret);
+    return true;
+}
+
+bool core_lease_next(const struct core *core, core_id after, struct core_lease_view *ret)
+{
+    for (uint32_t i = slot_number_after(after); i < core->leases.high; i++) {
+        const struct lease *lease = lease_active(slots_at(&core->leases, i));
+
+        if (!lease)
+            continue;
+        lease_view(lease, ret);
+        return true;
+    }
+    return false;
+}
+
+bool core_tenant_config_get(const struct core *core, uint32_t index, struct core_tenant_config *ret)
+{
+    const struct tenant *tenant = tenant_at(core, index);
+
+    if (!tenant)
+        return false;
+    *ret = (struct core_tenant_config){
+        .priority = tenant->priority,
+        .weight = tenant->weight,
+        .clients_max = tenant->clients_max,
+        .leases_max = tenant->leases_max,
+    };
+    memcpy(ret->name, tenant->name, sizeof(ret->name));
+    for (uint32_t i = 0; i < tenant->account_count; i++)
+        ret->memory[i] = tenant->accounts[i].limits;
+    return true;
+}
+
+bool core_lease_chunk(const struct core *core, core_id id, uint32_t index, uint32_t *ret_chunk,
+    uint32_t *ret_generation)
+{
+    const struct lease *lease = lease_active(slots_find(&core->leases, id));
+
+    if (!lease || index >= lease->count)
+        return false;
+    *ret_chunk = lease->chunks[index]->slot.number;
+    *ret_generation = lease->chunks[index]->slot.generation;
+    return true;
+}

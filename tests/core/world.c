@@ -1,0 +1,328 @@
+/* The shell is a queue of jobs that is worked off in order, each job answered by a step of its own. */
+#include "tests/core/world.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/macro.h"
+
+#define ENSURE(condition, ...)                                                                     \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            (void) fprintf(stderr, "%s:%d: ", __FILE__, __LINE__);                                 \
+            (void) fprintf(stderr, __VA_ARGS__);                                                   \
+            (void) fputc('\n', stderr);                                                            \
+            abort();                                                                               \
+        }                                                                                          \
+    } while (0)
+
+void world_init(struct world *world, const struct core_options *options, uint64_t total_bytes,
+    uint64_t reserve_bytes)
+{
+    memset(world, 0, sizeof(*world));
+    world->now_ns = SEC;
+    ENSURE(core_new(options ? options : &core_options_default, &world->core) == 0, "no core");
+    world_device_add(world, total_bytes, reserve_bytes);
+}
+
+void world_device_add(struct world *world, uint64_t total_bytes, uint64_t reserve_bytes)
+{
+    struct core_totals totals;
+    struct core_event event = {.type = CORE_EVENT_DEVICE_ADD};
+
+    core_totals_get(world->core, &totals);
+    world->devices[totals.devices] = (struct world_device){.total = total_bytes};
+    event.device_add.total_bytes = total_bytes;
+    event.device_add.reserve_bytes = reserve_bytes;
+    event.device_add.granularity_bytes = 2 * MIB;
+    world_step(world, &event);
+}
+
+void world_done(struct world *world)
+{
+    world->core = core_free(world->core);
+}
+
+uint64_t world_free(const struct world *world, uint32_t device)
+{
+    const struct world_device *model = &world->devices[device];
+    uint64_t used = model->others + model->held + model->leaked;
+
+    ENSURE(used <= model->total, "device %u has less than nothing free", device);
+    return model->total - used;
+}
+
+static void take_actions(struct world *world)
+{
+    for (size_t i = 0; i < world->actions.count; i++) {
+        const struct core_action *action = &world->actions.items[i];
+
+        if (action->type == CORE_ACTION_CHUNK_CREATE || action->type == CORE_ACTION_CHUNK_RELEASE ||
+            action->type == CORE_ACTION_MEMORY_OBSERVE) {
+            ENSURE(world->job_count < WORLD_JOBS, "too many jobs");
+            world->jobs[(world->job_first + world->job_count++) % WORLD_JOBS] = *action;
+        } else {
+            ENSURE(world->answer_count < WORLD_ANSWERS, "too many answers");
+            world->answers[world->answer_count++] = *action;
+        }
+    }
+}
+
+static void one_step(struct world *world, const struct core_event *event)
+{
+    const char *found;
+
+    core_step(world->core, event, world->now_ns, &world->actions);
+    found = core_check(world->core);
+    ENSURE(!found, "after %s: %s", core_event_type_name(event->type), found);
+    take_actions(world);
+}
+
+static void one_create(
+    struct world *world, struct world_device *model, const struct core_action *job)
+{
+    struct core_event event = {.type = CORE_EVENT_CHUNK_CREATED};
+
+    world->creates++;
+    event.chunk.device = job->chunk.device;
+    event.chunk.chunk = job->chunk.chunk;
+    event.chunk.generation = job->chunk.generation;
+    if (world->break_next > 0 || world->refuse_next > 0 ||
+        world_free(world, job->chunk.device) < job->chunk.bytes) {
+        event.type = CORE_EVENT_CHUNK_FAILED;
+        event.chunk.out_of_memory = world->break_next == 0;
+        if (world->break_next > 0)
+            world->break_next--;
+        else if (world->refuse_next > 0)
+            world->refuse_next--;
+    } else {
+        model->held += job->chunk.bytes;
+    }
+    one_step(world, &event);
+}
+
+static void one_job(struct world *world, const struct core_action *job)
+{
+    struct core_event event = {0};
+
+    if (job->type == CORE_ACTION_CHUNK_CREATE) {
+        one_create(world, &world->devices[job->chunk.device], job);
+    } else if (job->type == CORE_ACTION_CHUNK_RELEASE) {
+        world->releases++;
+        world->devices[job->chunk.device].held -= job->chunk.bytes;
+        if (world->leak_next > 0) {
+            world->leak_next--;
+            world->devices[job->chunk.device].leaked += job->chunk.bytes;
+        }
+        event.type = CORE_EVENT_CHUNK_RELEASED;
+        event.chunk.device = job->chunk.device;
+        event.chunk.chunk = job->chunk.chunk;
+        event.chunk.generation = job->chunk.generation;
+        one_step(world, &event);
+    } else {
+        world->looks++;
+        event.type = CORE_EVENT_MEMORY_OBSERVED;
+        event.observed.device = job->device.device;
+        event.observed.free_bytes = world_free(world, job->device.device);
+        one_step(world, &event);
+    }
+}
+
+void world_work(struct world *world)
+{
+    while (world->job_count > 0 || core_next_tick(world->core) == 0) {
+        if (core_next_tick(world->core) == 0) {
+            one_step(world, &(struct core_event){.type = CORE_EVENT_TICK});
+        } else {
+            struct core_action job = world->jobs[world->job_first];
+
+            world->job_first = (world->job_first + 1) % WORLD_JOBS;
+            world->job_count--;
+            one_job(world, &job);
+        }
+    }
+}
+
+void world_step(struct world *world, const struct core_event *event)
+{
+    one_step(world, event);
+    if (!world->held_up)
+        world_work(world);
+}
+
+void world_pass(struct world *world, uint64_t ns)
+{
+    uint64_t until_ns = world->now_ns + ns;
+    uint64_t due_ns;
+
+    while ((due_ns = core_next_tick(world->core)) <= until_ns) {
+        world->now_ns = MAX(world->now_ns, due_ns);
+        world_step(world, &(struct core_event){.type = CORE_EVENT_TICK});
+        if (world->held_up && core_next_tick(world->core) <= world->now_ns)
+            break;
+    }
+    world->now_ns = until_ns;
+    world_step(world, &(struct core_event){.type = CORE_EVENT_TICK});
+}
+
+struct core_tenant_config *world_tenant(struct world *world, const char *name)
+{
+    struct core_tenant_config *tenant = &world->tenants[world->tenant_count++];
+
+    *tenant = (struct core_tenant_config){
+        .priority = 100,
+        .weight = 100,
+        .clients_max = UINT32_MAX,
+        .leases_max = UINT32_MAX,
+    };
+    (void) snprintf(tenant->name, sizeof(tenant->name), "%s", name);
+    for (unsigned i = 0; i < LIMIT_DEVICES; i++)
+        tenant->memory[i] = (struct core_memory_limits){0, 0, UINT64_MAX, UINT64_MAX};
+    return tenant;
+}
+
+const struct core_action *world_configure(struct world *world)
+{
+    struct core_event event = {.type = CORE_EVENT_CONFIGURE, .cookie = 7};
+    size_t first = world->answer_count;
+
+    event.configure.tenants = world->tenants;
+    event.configure.count = world->tenant_count;
+    world_step(world, &event);
+    ENSURE(world->answers[first].cookie == 7, "no answer to the configuration");
+    return &world->answers[first];
+}
+
+const struct core_action *world_set(
+    struct world *world, const struct core_tenant_config *tenant, uint64_t expected_revision)
+{
+    struct core_event event = {.type = CORE_EVENT_TENANT_SET, .cookie = 8};
+    size_t first = world->answer_count;
+
+    event.tenant_set.tenant = tenant;
+    event.tenant_set.expected_revision = expected_revision;
+    world_step(world, &event);
+    ENSURE(world->answers[first].cookie == 8, "no answer to the change");
+    return &world->answers[first];
+}
+
+core_id world_client(struct world *world, const char *tenant)
+{
+    struct core_event event = {.type = CORE_EVENT_CLIENT_ADD, .cookie = 9};
+    size_t first = world->answer_count;
+
+    event.client_add.tenant = tenant;
+    world_step(world, &event);
+    ENSURE(world->answers[first].cookie == 9, "no answer to the client");
+    return world->answers[first].type == CORE_ACTION_CLIENT_ADDED ? world->answers[first].client
+                                                                  : 0;
+}
+
+void world_detach(struct world *world, core_id client)
+{
+    world_step(world, &(struct core_event){.type = CORE_EVENT_CLIENT_DETACH, .client = client});
+}
+
+void world_kill(struct world *world, core_id client)
+{
+    world_step(world, &(struct core_event){.type = CORE_EVENT_CLIENT_DEAD, .client = client});
+}
+
+static uint64_t send(struct world *world, struct core_event *event, core_id client)
+{
+    event->client = client;
+    event->request = ++world->next_request;
+    world_step(world, event);
+    return event->request;
+}
+
+uint64_t world_request(struct world *world, core_id client, uint32_t device, uint64_t bytes,
+    uint64_t chunk_bytes, uint64_t wait_ns)
+{
+    struct core_event event = {.type = CORE_EVENT_LEASE_REQUEST};
+
+    event.lease_request.device = device;
+    event.lease_request.bytes = bytes;
+    event.lease_request.chunk_bytes = chunk_bytes;
+    event.lease_request.wait_ns = wait_ns;
+    return send(world, &event, client);
+}
+
+uint64_t world_grow(
+    struct world *world, core_id client, core_id lease, uint64_t bytes, uint64_t wait_ns)
+{
+    struct core_event event = {.type = CORE_EVENT_LEASE_GROW};
+
+    event.lease_grow.lease = lease;
+    event.lease_grow.bytes = bytes;
+    event.lease_grow.wait_ns = wait_ns;
+    return send(world, &event, client);
+}
+
+uint64_t world_shrink(struct world *world, core_id client, core_id lease, uint32_t keep_chunks)
+{
+    struct core_event event = {.type = CORE_EVENT_LEASE_SHRINK};
+
+    event.lease_shrink.lease = lease;
+    event.lease_shrink.keep_chunks = keep_chunks;
+    return send(world, &event, client);
+}
+
+uint64_t world_release(struct world *world, core_id client, core_id lease)
+{
+    struct core_event event = {.type = CORE_EVENT_LEASE_RELEASE};
+
+    event.lease_release.lease = lease;
+    return send(world, &event, client);
+}
+
+uint64_t world_cancel(struct world *world, core_id client, uint64_t request)
+{
+    struct core_event event = {.type = CORE_EVENT_CANCEL};
+
+    event.cancel.request = request;
+    return send(world, &event, client);
+}
+
+const struct core_action *world_answer(const struct world *world, core_id client, uint64_t request)
+{
+    const struct core_action *answer = NULL;
+
+    for (size_t i = 0; i < world->answer_count; i++) {
+        if (world->answers[i].client != client || world->answers[i].request != request)
+            continue;
+        ENSURE(!answer, "request %llu was answered twice", (unsigned long long) request);
+        answer = &world->answers[i];
+    }
+    return answer;
+}
+
+core_id world_lease(struct world *world, core_id client, uint64_t bytes)
+{
+    uint64_t request = world_request(world, client, 0, bytes, 0, 0);
+    const struct core_action *answer = world_answer(world, client, request);
+
+    ENSURE(answer && answer->type == CORE_ACTION_GRANT, "not granted: %s",
+        answer && answer->type == CORE_ACTION_REFUSE ? answer->refuse.text : "no answer");
+    return answer->grant.lease;
+}
+
+struct core_device_view world_device(const struct world *world, uint32_t device)
+{
+    struct core_device_view view;
+
+    ENSURE(core_device_get(world->core, device, &view), "no device %u", device);
+    return view;
+}
+
+struct core_tenant_device_view world_use(
+    const struct world *world, const char *tenant, uint32_t device)
+{
+    struct core_tenant_device_view view;
+    uint32_t index;
+
+    ENSURE(core_tenant_find(world->core, tenant, &index), "no tenant %s", tenant);
+    ENSURE(core_tenant_device_get(world->core, index, device, &view), "no device %u", device);
+    return view;
+}

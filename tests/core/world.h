@@ -1,0 +1,88 @@
+/*
+ * A world around a core for its tests: devices whose free memory is modelled, a shell that answers
+ * each job in order, a clock that moves when the test says so. After each step core_check() must
+ * hold and the model must not have less than nothing free; otherwise the test ends there.
+ */
+#pragma once
+
+#include "daemon/core/core.h"
+
+#define WORLD_DEVICES 4
+#define WORLD_TENANTS 8
+#define WORLD_JOBS 8192
+#define WORLD_ANSWERS 4096
+
+#define KIB (UINT64_C(1) << 10)
+#define MIB (UINT64_C(1) << 20)
+#define GIB (UINT64_C(1) << 30)
+#define MS UINT64_C(1000000)
+#define SEC UINT64_C(1000000000)
+
+struct world_device {
+    uint64_t total, others;
+    uint64_t held;   /* the driver has it for us */
+    uint64_t leaked; /* released, and kept by somebody */
+};
+
+struct world {
+    struct core *core;
+    uint64_t now_ns;
+    struct world_device devices[WORLD_DEVICES];
+    struct core_tenant_config tenants[WORLD_TENANTS];
+    size_t tenant_count;
+    uint64_t next_request;
+
+    bool held_up;         /* jobs wait until world_work() */
+    unsigned leak_next;   /* so many releases to come don't bring memory back */
+    unsigned refuse_next; /* so many creates to come find no memory */
+    unsigned break_next;  /* so many creates to come fail for good */
+
+    struct core_action jobs[WORLD_JOBS];
+    size_t job_first, job_count;
+    struct core_action answers[WORLD_ANSWERS]; /* everything that is not a job */
+    size_t answer_count;
+    size_t creates, releases, looks; /* jobs seen */
+    struct core_actions actions;     /* of the last step */
+};
+
+/* One device of `total` bytes; granularity 2 MiB. */
+void world_init(struct world *world, const struct core_options *options, uint64_t total_bytes,
+    uint64_t reserve_bytes);
+void world_device_add(struct world *world, uint64_t total_bytes, uint64_t reserve_bytes);
+void world_done(struct world *world);
+
+void world_step(struct world *world, const struct core_event *event);
+/* Lets the shell do what waits, and what follows from it. */
+void world_work(struct world *world);
+/* Moves the clock, with every tick that falls due on the way. */
+void world_pass(struct world *world, uint64_t ns);
+
+/* A tenant with no limits, in the list that world_configure() sends; its values may be changed. */
+struct core_tenant_config *world_tenant(struct world *world, const char *name);
+/* The answer: CONFIGURED or REFUSED. */
+const struct core_action *world_configure(struct world *world);
+const struct core_action *world_set(
+    struct world *world, const struct core_tenant_config *tenant, uint64_t expected_revision);
+/* 0 when refused. */
+core_id world_client(struct world *world, const char *tenant);
+void world_detach(struct world *world, core_id client);
+void world_kill(struct world *world, core_id client);
+
+/* Each returns the number of the request. */
+uint64_t world_request(struct world *world, core_id client, uint32_t device, uint64_t bytes,
+    uint64_t chunk_bytes, uint64_t wait_ns);
+uint64_t world_grow(
+    struct world *world, core_id client, core_id lease, uint64_t bytes, uint64_t wait_ns);
+uint64_t world_shrink(struct world *world, core_id client, core_id lease, uint32_t keep_chunks);
+uint64_t world_release(struct world *world, core_id client, core_id lease);
+uint64_t world_cancel(struct world *world, core_id client, uint64_t request);
+
+/* The one answer to a request so far; NULL when there is none. Two end the test. */
+const struct core_action *world_answer(const struct world *world, core_id client, uint64_t request);
+/* The lease that was granted at once; the test ends when it wasn't. */
+core_id world_lease(struct world *world, core_id client, uint64_t bytes);
+
+struct core_device_view world_device(const struct world *world, uint32_t device);
+struct core_tenant_device_view world_use(
+    const struct world *world, const char *tenant, uint32_t device);
+uint64_t world_free(const struct world *world, uint32_t device);
