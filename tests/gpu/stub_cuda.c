@@ -15,7 +15,6 @@
 #endif
 
 #define STUB_FUNCTION(symbol, parameters)                                                          \
-    EXPORT CUresult symbol parameters;                                                             \
     EXPORT CUresult symbol parameters                                                              \
     {                                                                                              \
         return STUB_RESULT;                                                                        \
@@ -33,7 +32,6 @@ CUDA_FUNCTIONS_COPY(STUB)
 CUDA_FUNCTIONS_STREAM(STUB)
 #undef cuDriverGetVersion
 
-EXPORT CUresult cuDriverGetVersion(int *version);
 EXPORT CUresult cuDriverGetVersion(int *version)
 {
     if (STUB_RESULT == CUDA_SUCCESS)
