@@ -15,7 +15,7 @@ struct vmm_gpu {
     struct gpu base;
     struct cuda_api cuda;
     struct nvml_api nvml; /* library NULL in a client */
-    bool cuda_initialised;
+    bool cuda_entered;    /* cuInit was called, whatever it said */
     bool nvml_initialised;
     struct vmm_device *devices;             /* base.device_count of them */
     const struct gpu_device **device_bases; /* what base.devices points at */

@@ -69,6 +69,7 @@ static int driver_init(struct vmm_gpu *gpu, struct gpu_error *error)
 {
     CUresult result = gpu->cuda.init(0);
 
+    gpu->cuda_entered = true;
     if (result == CUDA_ERROR_STUB_LIBRARY) {
         gpu_error_set(error, (int) result, "cuInit: the library is a stub, there is no driver");
         return -ENODEV;
@@ -77,7 +78,6 @@ static int driver_init(struct vmm_gpu *gpu, struct gpu_error *error)
         gpu_error_set(error, (int) result, "cuInit: the driver sees no device (100)");
         return -ENODEV;
     }
-    gpu->cuda_initialised = result == CUDA_SUCCESS;
     return cuda_result_check(&gpu->cuda, result, "cuInit", error);
 }
 
