@@ -208,8 +208,8 @@ static void vmm_close(struct gpu *base)
     struct vmm_gpu *gpu = vmm_from_gpu(base);
 
     vmm_nvml_close(gpu);
-    /* An initialised driver has threads and fork handlers: it stays until the process ends. */
-    if (!gpu->cuda_initialised)
+    /* A driver that has run has threads and fork handlers: it stays loaded to the end. */
+    if (!gpu->cuda_entered)
         cuda_unload(&gpu->cuda);
     free(gpu->devices);
     free(gpu->device_bases);
