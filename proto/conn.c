@@ -134,13 +134,17 @@ int conn_receive(
         .msg_control = &control,
         .msg_controllen = sizeof(control),
     };
-    ssize_t size;
+    bool reset = false;
+    ssize_t size = 0;
     int r;
 
     free(TAKE_PTR(conn->large));
-    do
+    /* A peer that closed without having read everything is reported before what it sent last, once:
+     * its parting words say why it closed. */
+    do {
+        reset = reset || (size < 0 && errno == ECONNRESET);
         size = recvmsg(conn->fd, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    while (size < 0 && errno == EINTR);
+    } while (size < 0 && (errno == EINTR || (errno == ECONNRESET && !reset)));
     if (size < 0)
         return errno == EWOULDBLOCK ? -EAGAIN : -errno;
     r = control_collect(&header, ret_fds);

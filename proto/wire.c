@@ -104,14 +104,21 @@ static size_t utf8_length(const uint8_t *at, size_t left)
 }
 
 /* Text for people, on one line: what would move a terminal's cursor has no place in it. */
+size_t wire_text_length(const uint8_t *at, size_t left)
+{
+    size_t length = utf8_length(at, left);
+
+    if (length == 0 || at[0] < 0x20 || at[0] == 0x7f)
+        return 0;
+    return length == 2 && at[0] == 0xc2 && at[1] < 0xa0 ? 0 : length; /* C1 controls */
+}
+
 static bool text_valid(const uint8_t *text, size_t size)
 {
     for (size_t i = 0, length; i < size; i += length) {
-        length = utf8_length(text + i, size - i);
-        if (length == 0 || text[i] < 0x20 || text[i] == 0x7f)
+        length = wire_text_length(text + i, size - i);
+        if (length == 0)
             return false;
-        if (length == 2 && text[i] == 0xc2 && text[i + 1] < 0xa0)
-            return false; /* C1 controls */
     }
     return true;
 }

@@ -17,3 +17,7 @@
  * nothing, linear in `size`.
  */
 int wire_check(const ProtobufCMessageDescriptor *descriptor, const uint8_t *bytes, size_t size);
+
+/* Bytes of the character at `at`, of which `left` > 0 remain: 0 if no text may hold it. For senders
+ * of text that isn't theirs. */
+size_t wire_text_length(const uint8_t *at, size_t left);
