@@ -1,0 +1,102 @@
+/*
+ * All or nothing. Between the first part of a grant and here nobody but the library knows the
+ * addresses, so that undoing needs no synchronisation with the device.
+ *
+ * A request that has to be given back turns into the Shrink or Release that says so: there is
+ * nothing to allocate, so nothing that could fail.
+ */
+#include "client/conclude.h"
+
+#include "client/lease.h"
+#include "client/request.h"
+
+static int chunks_enable(
+    struct gmb_session *session, const struct request *request, struct outcome *outcome)
+{
+    const struct gmb_lease *lease = request->lease;
+    struct gpu_error error = {0};
+    int r = session->gpu->ops->span_set_access(session->gpu, lease->device->gpu,
+        lease->address + request->first_chunk * lease->chunk_bytes,
+        request->mapped_chunks * lease->chunk_bytes, GPU_ACCESS_READ_WRITE, &error);
+
+    return r == 0 ? 0 : outcome_set(outcome, GMB_E_GPU, "%s", error.text);
+}
+
+/* False when the driver kept the memory: the broker must not be told that it is free. */
+static bool chunks_undo(struct gmb_session *session, const struct request *request)
+{
+    struct gmb_lease *lease = request->lease;
+    uint64_t at = lease->address + request->first_chunk * lease->chunk_bytes;
+    uint64_t bytes = request->mapped_chunks * lease->chunk_bytes;
+
+    if (bytes > 0 && session->gpu->ops->span_unmap(session->gpu, at, bytes, NULL) != 0)
+        return false;
+    if (request->kind == REQUEST_LEASE)
+        lease_range_free(lease);
+    return true;
+}
+
+/* Consumes the request: as the message that gives its chunks back. */
+static void give_back_consume(
+    struct gmb_session *session, struct request *request, const struct gmb_lease *lease)
+{
+    struct outcome ignored;
+
+    request->target = lease->id;
+    request->keep_chunks = request->first_chunk;
+    request->kind = request->kind == REQUEST_LEASE ? REQUEST_RELEASE : REQUEST_SHRINK;
+    request->owner = REQUEST_OWNER_NOBODY;
+    request->sent = request->answered = false;
+    request->lease = NULL;
+    request->outcome = OUTCOME_OK;
+    if (request_submit(session, request, &ignored) < 0)
+        request_free(request);
+}
+
+/* A grow that nobody waits for leaves its lease as it was, or ends it if it was released. */
+static void grow_settle(struct gmb_session *session, struct gmb_lease *lease)
+{
+    lease->unsettled = false;
+    if (!lease->dropped)
+        return;
+    (void) pthread_mutex_unlock(&session->lock);
+    lease_drop_consume(lease);
+    (void) pthread_mutex_lock(&session->lock);
+}
+
+void request_conclude_consume(
+    struct gmb_session *session, struct request *request, struct conclusion *ret)
+{
+    struct gmb_lease *lease = request->lease;
+    enum request_kind kind = request->kind;
+    bool nobody = request->owner == REQUEST_OWNER_NOBODY;
+    bool granted, undone = false;
+
+    ret->outcome = request->outcome;
+    ret->lease = lease;
+    if (!request_takes_memory(request)) {
+        request_free(request);
+        return;
+    }
+    granted = request->first_chunk + request->granted_chunks == request->total_chunks &&
+              request->total_chunks > 0;
+    if (ret->outcome.code == 0 && !nobody)
+        (void) chunks_enable(session, request, &ret->outcome);
+    if (ret->outcome.code != 0 || nobody)
+        undone = chunks_undo(session, request);
+
+    (void) pthread_mutex_lock(&session->lock);
+    lease->busy = lease->busy && nobody;
+    if (ret->outcome.code == 0 && !nobody)
+        atomic_store(&lease->chunks, request->total_chunks);
+    if (undone && granted)
+        give_back_consume(session, request, lease);
+    else
+        request_free(request);
+    if (kind == REQUEST_GROW && nobody)
+        grow_settle(session, lease);
+    (void) pthread_mutex_unlock(&session->lock);
+
+    if (kind == REQUEST_LEASE && (ret->outcome.code != 0 || nobody))
+        ret->lease = lease_free(lease);
+}

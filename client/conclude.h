@@ -1,0 +1,18 @@
+/* The end of a request: its memory becomes usable, or everything is as it was. */
+#pragma once
+
+#include "client/session.h"
+
+struct conclusion {
+    struct outcome outcome;
+    struct gmb_lease *lease; /* LEASE: NULL on failure. GROW: the lease, whatever happened */
+};
+
+/*
+ * Concludes an answered request, which is gone afterwards. On success its chunks are accessible. On
+ * failure, and when nobody waits any more, what was mapped is unmapped and, where the broker had
+ * granted it, given back. Blocks for driver calls, never on the broker. Called without `lock` by the
+ * request's owner.
+ */
+void request_conclude_consume(
+    struct gmb_session *session, struct request *request, struct conclusion *ret);

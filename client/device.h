@@ -1,0 +1,18 @@
+/* The devices of a session: told by the broker, joined with what this process sees. */
+#pragma once
+
+#include "client/session.h"
+
+/* Fills the session's table. PROTOCOL for entries that make no sense. */
+int devices_load(struct gmb_session *session, const Gmb__Welcome *welcome, struct outcome *outcome);
+
+/* The device named by UUID text (NULL: the first one). NOT_FOUND when the broker or this process
+ * doesn't have it. */
+int device_find(
+    struct gmb_session *session, const char *uuid, struct device **ret, struct outcome *outcome);
+
+/* Makes sure of the device's context. GPU when it can't be made. Blocks for the making at first. */
+int device_retain(struct gmb_session *session, struct device *device, struct outcome *outcome);
+
+/* Gives the contexts back. */
+void devices_release(struct gmb_session *session);

@@ -1,0 +1,144 @@
+/*
+ * Each part of a grant is mapped as it comes and its fds are closed at once, so that a lease of any
+ * size needs at most one frame's worth of fds. A mapping is a reference of its own: the imported
+ * handle is released right behind it, and a lease is an address, a chunk size and a count.
+ */
+#include "client/grant.h"
+
+#include "base/clock.h"
+#include "client/request.h"
+
+static uint64_t chunks_for(uint64_t bytes, uint64_t chunk_bytes)
+{
+    return bytes / chunk_bytes + (bytes % chunk_bytes != 0);
+}
+
+/* The first part says what all of them are. */
+static int first_part_check(
+    const struct request *request, const Gmb__Grant *grant, struct outcome *why)
+{
+    const struct gmb_lease *lease = request->lease;
+    uint64_t granule = lease->device->info.granularity_bytes, wanted;
+
+    if (grant->chunk_bytes % granule != 0 ||
+        (request->chunk_bytes != 0 && grant->chunk_bytes != request->chunk_bytes) ||
+        (request->kind == REQUEST_GROW && grant->chunk_bytes != lease->chunk_bytes))
+        return outcome_set(why, GMB_E_PROTOCOL, "the broker granted chunks of %llu bytes",
+            (unsigned long long) grant->chunk_bytes);
+    wanted = request->first_chunk + chunks_for(request->bytes, grant->chunk_bytes);
+    if (grant->total_chunks != wanted)
+        return outcome_set(why, GMB_E_PROTOCOL,
+            "the broker granted %u chunks where %llu were asked", grant->total_chunks,
+            (unsigned long long) wanted);
+    return 0;
+}
+
+static int part_check(const struct request *request, const Gmb__Grant *grant, struct outcome *why)
+{
+    const struct gmb_lease *lease = request->lease;
+    bool first = request->total_chunks == 0;
+    bool named = request->kind == REQUEST_GROW || !first;
+    struct uuid uuid;
+
+    if (grant->handle_type != GMB__HANDLE_TYPE__HANDLE_TYPE_POSIX_FD)
+        return outcome_set(why, GMB_E_PROTOCOL, "the broker granted chunks of an unknown kind");
+    if (uuid_from_bytes(grant->device.data, grant->device.len, &uuid) < 0 ||
+        !uuid_equal(&uuid, &lease->device->uuid))
+        return outcome_set(why, GMB_E_PROTOCOL, "the broker granted chunks of another device");
+    if (named && grant->lease != lease->id)
+        return outcome_set(why, GMB_E_PROTOCOL, "the broker granted chunks of another lease");
+    if (grant->first_chunk != request->first_chunk + request->granted_chunks)
+        return outcome_set(
+            why, GMB_E_PROTOCOL, "the broker granted chunk %u out of order", grant->first_chunk);
+    if (first)
+        return first_part_check(request, grant, why);
+    if (grant->total_chunks != request->total_chunks || grant->chunk_bytes != lease->chunk_bytes)
+        return outcome_set(why, GMB_E_PROTOCOL, "the broker changed a grant half-way");
+    return 0;
+}
+
+/* Address space for all that the lease may become. */
+static int range_reserve(
+    struct gmb_session *session, struct gmb_lease *lease, uint64_t chunk_bytes, struct outcome *ret)
+{
+    uint64_t granule = lease->device->info.granularity_bytes, bytes;
+    uint64_t align = (granule & (granule - 1)) == 0 ? granule : 0;
+    struct gpu_error error = {0};
+    int r;
+
+    if (!round_up(lease->wanted_bytes, chunk_bytes, &bytes))
+        return outcome_set(ret, GMB_E_INVALID, "max_bytes rounded up to whole chunks is too large");
+    r = session->gpu->ops->range_reserve(session->gpu, bytes, align, &lease->address, &error);
+    if (r != 0)
+        return outcome_set(ret, GMB_E_GPU, "%s", error.text);
+    lease->reserved_bytes = bytes;
+    return 0;
+}
+
+static int chunk_map(struct gmb_session *session, struct gmb_lease *lease, uint32_t index, int fd,
+    struct outcome *ret)
+{
+    const struct gpu_ops *ops = session->gpu->ops;
+    struct gpu_shareable shareable = {.type = GPU_HANDLE_POSIX_FD, .fd = fd};
+    uint64_t address = lease->address + index * lease->chunk_bytes;
+    struct gpu_error error = {0}, later = {0};
+    struct gpu_chunk chunk = {0};
+    int r, releasing;
+
+    r = ops->chunk_import_borrow(
+        session->gpu, lease->device->gpu, &shareable, lease->chunk_bytes, &chunk, &error);
+    if (r != 0)
+        return outcome_set(ret, GMB_E_GPU, "%s", error.text);
+    r = ops->chunk_map(session->gpu, &chunk, address, NULL, &error);
+    releasing = ops->chunk_release(session->gpu, &chunk, &later);
+    if (r == 0 && releasing != 0) {
+        (void) ops->span_unmap(session->gpu, address, lease->chunk_bytes, NULL);
+        return outcome_set(ret, GMB_E_GPU, "%s", later.text);
+    }
+    return r == 0 ? 0 : outcome_set(ret, GMB_E_GPU, "%s", error.text);
+}
+
+/* Without the lock: only the seat touches these fields of the lease and the request. */
+static void part_map(struct gmb_session *session, struct request *request, struct fdset *fds)
+{
+    struct gmb_lease *lease = request->lease;
+
+    if (lease->reserved_bytes == 0 &&
+        range_reserve(session, lease, lease->chunk_bytes, &request->outcome) < 0)
+        return;
+    for (size_t i = 0; i < fds->count; i++) {
+        _cleanup_close_ int fd = fdset_take(fds, i);
+        uint32_t index = request->first_chunk + request->mapped_chunks;
+
+        if (chunk_map(session, lease, index, fd, &request->outcome) < 0)
+            return;
+        request->mapped_chunks++;
+    }
+}
+
+int grant_take(struct gmb_session *session, struct request *request, const Gmb__Grant *grant,
+    struct fdset *fds, struct outcome *why)
+{
+    uint64_t patience = clock_now(&clock_monotonic) + session->timeout_ns;
+    int r = part_check(request, grant, why);
+
+    if (r < 0)
+        return r;
+    request->total_chunks = grant->total_chunks;
+    request->deadline_ns = MAX(request->deadline_ns, patience);
+    if (request->kind == REQUEST_LEASE) {
+        request->lease->id = grant->lease;
+        request->lease->chunk_bytes = grant->chunk_bytes;
+    }
+    /* Nothing is mapped for a waiter that has gone or after a failure: it would be undone. */
+    if (request->outcome.code == 0 && request->owner != REQUEST_OWNER_NOBODY) {
+        (void) pthread_mutex_unlock(&session->lock);
+        part_map(session, request, fds);
+        (void) pthread_mutex_lock(&session->lock);
+    }
+    fdset_close(fds);
+    request->granted_chunks += (uint32_t) grant->n_chunks;
+    if (request->first_chunk + request->granted_chunks == request->total_chunks)
+        request_answer(session, request);
+    return 0;
+}

@@ -1,0 +1,34 @@
+/* Inside of leases: made, entered by one call at a time, emptied, ended. */
+#pragma once
+
+#include "client/session.h"
+
+/* In the session's list from birth; has nothing until it is granted. INTERNAL without host memory. */
+int lease_make(struct gmb_session *session, struct device *device, uint64_t wanted_bytes,
+    struct gmb_lease **ret, struct outcome *outcome);
+/* Frees the object, with its farewell. Touches neither driver nor broker. Takes `lock`. NULL is
+ * allowed; returns NULL. */
+struct gmb_lease *lease_free(struct gmb_lease *lease);
+
+/*
+ * Reserves the lease for one call; INVALID if another is at work on it, TIMED_OUT while an earlier
+ * grow isn't settled. Ends with lease_leave(). Both take `lock`.
+ */
+int lease_enter(struct gmb_lease *lease, struct outcome *outcome);
+void lease_leave(struct gmb_lease *lease);
+
+/*
+ * Waits for the device's work, then unmaps everything behind the first `keep` chunks; with `keep` 0
+ * and `last` frees the addresses too. On failure (GPU) everything is as it was. Without `lock`.
+ */
+int lease_empty(struct gmb_lease *lease, uint32_t keep, bool last, struct outcome *outcome);
+
+/* Gives the addresses back, if there are any. */
+void lease_range_free(struct gmb_lease *lease);
+
+/* Empties the lease, tells the broker without waiting for its answer, and frees it. Without `lock`. */
+void lease_drop_consume(struct gmb_lease *lease);
+
+/* Sends the farewell of an emptied lease, which then no longer has one. `lock` is held. */
+int lease_farewell(struct gmb_lease *lease, enum request_owner owner, struct request **ret_request,
+    struct outcome *outcome);

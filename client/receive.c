@@ -1,0 +1,153 @@
+/*
+ * One frame after the other: decode, find the request, apply. The broker is trusted with memory, not
+ * with this process's life: whatever it sends is checked, and what makes no sense ends the session.
+ */
+#include "client/receive.h"
+
+#include <errno.h>
+#include <sys/epoll.h>
+
+#include "client/conclude.h"
+#include "client/grant.h"
+#include "client/request.h"
+#include "client/wait.h"
+
+/* The requests' own outcomes say more than the end of the session, where they have one. */
+static void session_break(struct gmb_session *session, const struct outcome *why)
+{
+    session->broken = *why;
+    (void) epoll_ctl(session->epoll_fd, EPOLL_CTL_DEL, conn_fd(session->conn), NULL);
+    session->conn = conn_free(session->conn);
+    while (!list_empty(&session->pending)) {
+        struct request *request = list_first(&session->pending, struct request, link);
+
+        if (request->outcome.code == 0)
+            request->outcome = *why;
+        request_answer(session, request);
+    }
+    session_notify(session);
+}
+
+int outcome_from_error(struct outcome *outcome, const Gmb__Error *error)
+{
+    int code = outcome_code(error->status);
+
+    if (code == GMB_E_PROTOCOL)
+        return outcome_set(outcome, code, "the broker answered with the unknown status %u%s%s",
+            error->status, error->text[0] != '\0' ? ": " : "", error->text);
+    outcome_set(outcome, code, "%s",
+        error->text[0] != '\0' ? error->text : status_text((enum gmb_status) - code));
+    if (error->limit < GMB_LIMIT_MAX)
+        outcome->limit = (enum gmb_limit) error->limit;
+    return code;
+}
+
+/* Whether the kind of answer fits the request; what has no meaning for it is a breach. */
+static int answer_take(struct gmb_session *session, struct request *request,
+    const Gmb__BrokerMessage *message, struct fdset *fds, struct outcome *why)
+{
+    switch (message->body_case) {
+    case GMB__BROKER_MESSAGE__BODY_GRANT:
+        if (request_takes_memory(request))
+            return grant_take(session, request, message->grant, fds, why);
+        break;
+    case GMB__BROKER_MESSAGE__BODY_DONE:
+        if (request_takes_memory(request))
+            break;
+        request_answer(session, request);
+        return 0;
+    case GMB__BROKER_MESSAGE__BODY_ERROR:
+        /* A grant that broke off: what came of it is taken back, and the broker knows. */
+        (void) outcome_from_error(&request->outcome, message->error);
+        if (request->outcome.code == GMB_E_PROTOCOL) {
+            *why = request->outcome;
+            return why->code;
+        }
+        request_answer(session, request);
+        return 0;
+    case GMB__BROKER_MESSAGE__BODY_WELCOME:
+    case GMB__BROKER_MESSAGE__BODY__NOT_SET:
+    case _GMB__BROKER_MESSAGE__BODY__CASE_IS_INT_SIZE:
+        break;
+    }
+    return outcome_set(why, GMB_E_PROTOCOL,
+        "the broker answered request %llu with a message of the wrong kind",
+        (unsigned long long) request->id);
+}
+
+static int message_take(struct gmb_session *session, const Gmb__BrokerMessage *message,
+    struct fdset *fds, struct outcome *why)
+{
+    struct request *request;
+
+    if (message->id == 0) {
+        if (message->body_case != GMB__BROKER_MESSAGE__BODY_ERROR)
+            return 0; /* an event of a later version */
+        (void) outcome_from_error(why, message->error);
+        return why->code;
+    }
+    request = request_find(session, message->id);
+    if (request == NULL)
+        return outcome_set(why, GMB_E_PROTOCOL,
+            "the broker answered request %llu, which nobody made",
+            (unsigned long long) message->id);
+    return answer_take(session, request, message, fds, why);
+}
+
+static int frame_take(struct gmb_session *session, const uint8_t *bytes, size_t size,
+    struct fdset *fds, struct outcome *why)
+{
+    Gmb__BrokerMessage *message;
+    int r = frame_decode_broker(bytes, size, &message);
+
+    if (r == -ENOMEM)
+        return outcome_set(why, GMB_E_INTERNAL, "no host memory for a message of the broker's");
+    if (r < 0)
+        return outcome_set(
+            why, GMB_E_PROTOCOL, "the broker sent %zu bytes that are no message", size);
+    if (frame_broker_fds(message) != fds->count)
+        r = outcome_set(why, GMB_E_PROTOCOL, "the broker sent %zu fds where %zu belong", fds->count,
+            frame_broker_fds(message));
+    else
+        r = message_take(session, message, fds, why);
+    frame_message_free(&message->base);
+    return r;
+}
+
+static void settle(struct gmb_session *session)
+{
+    while (!list_empty(&session->settling)) {
+        struct request *request = list_first(&session->settling, struct request, link);
+        struct conclusion ignored;
+
+        list_remove(&request->link);
+        (void) pthread_mutex_unlock(&session->lock);
+        request_conclude_consume(session, request, &ignored);
+        (void) pthread_mutex_lock(&session->lock);
+    }
+}
+
+void session_receive(struct gmb_session *session)
+{
+    for (unsigned i = 0; i < LIMIT_READ_BURST && session->conn != NULL; i++) {
+        _cleanup_fdset_ struct fdset fds = FDSET_EMPTY;
+        struct outcome why = OUTCOME_OK;
+        const uint8_t *bytes;
+        size_t size;
+        int r = conn_receive(session->conn, &bytes, &size, &fds);
+
+        if (r == -EAGAIN)
+            break;
+        if (r == -ECONNRESET)
+            outcome_set(&why, GMB_E_DISCONNECTED, "the broker closed the connection");
+        else if (r == -EBADMSG)
+            outcome_set(&why, GMB_E_PROTOCOL, "the broker sent a frame that is too large");
+        else if (r < 0)
+            outcome_set_errno(&why, r, "reading from the broker failed");
+        else
+            (void) frame_take(session, bytes, size, &fds, &why);
+        if (why.code != 0)
+            session_break(session, &why);
+    }
+    settle(session);
+}

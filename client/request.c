@@ -1,0 +1,221 @@
+/*
+ * The table of requests is a list in the order of sending. The broker answers most of them in that
+ * order, so a search looks at the first few.
+ *
+ * Frames that the socket has no room for stay here, unsent, not in the connection's queue alone:
+ * what gives memory back must not be lost to a full queue. So the table is the one bound.
+ */
+#include "client/request.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+
+#include "client/wait.h"
+
+struct request *request_new(enum request_kind kind, enum request_owner owner)
+{
+    struct request *request = calloc(1, sizeof(*request));
+
+    if (request == NULL)
+        return NULL;
+    list_init(&request->link);
+    request->kind = kind;
+    request->owner = owner;
+    return request;
+}
+
+struct request *request_free(struct request *request)
+{
+    if (request != NULL) {
+        list_remove(&request->link);
+        free(request);
+    }
+    return NULL;
+}
+
+static int lease_request_send(struct conn *conn, struct request *request)
+{
+    Gmb__ClientMessage message = GMB__CLIENT_MESSAGE__INIT;
+    Gmb__LeaseRequest body;
+
+    gmb__lease_request__init(&body);
+    message.id = request->id;
+    message.body_case = GMB__CLIENT_MESSAGE__BODY_LEASE_REQUEST;
+    message.lease_request = &body;
+    body.device.data = request->lease->device->uuid.bytes;
+    body.device.len = UUID_BYTES;
+    body.bytes = request->bytes;
+    body.chunk_bytes = request->chunk_bytes;
+    body.wait_ns = request->wait_ns;
+    body.label = request->label;
+    body.purpose = GMB__PURPOSE__PURPOSE_WORKSPACE;
+    return conn_send_consume(conn, &message.base, NULL);
+}
+
+static int request_transmit(struct conn *conn, struct request *request)
+{
+    Gmb__ClientMessage message = GMB__CLIENT_MESSAGE__INIT;
+    Gmb__LeaseGrow grow = GMB__LEASE_GROW__INIT;
+    Gmb__LeaseShrink shrink = GMB__LEASE_SHRINK__INIT;
+    Gmb__LeaseRelease release = GMB__LEASE_RELEASE__INIT;
+    Gmb__Cancel cancel = GMB__CANCEL__INIT;
+
+    message.id = request->id;
+    switch (request->kind) {
+    case REQUEST_LEASE:
+        return lease_request_send(conn, request);
+    case REQUEST_GROW:
+        grow.lease = request->lease->id;
+        grow.bytes = request->bytes;
+        grow.wait_ns = request->wait_ns;
+        message.body_case = GMB__CLIENT_MESSAGE__BODY_LEASE_GROW;
+        message.lease_grow = &grow;
+        break;
+    case REQUEST_SHRINK:
+        shrink.lease = request->target;
+        shrink.keep_chunks = request->keep_chunks;
+        message.body_case = GMB__CLIENT_MESSAGE__BODY_LEASE_SHRINK;
+        message.lease_shrink = &shrink;
+        break;
+    case REQUEST_RELEASE:
+        release.lease = request->target;
+        message.body_case = GMB__CLIENT_MESSAGE__BODY_LEASE_RELEASE;
+        message.lease_release = &release;
+        break;
+    case REQUEST_CANCEL:
+        cancel.request = request->target;
+        message.body_case = GMB__CLIENT_MESSAGE__BODY_CANCEL;
+        message.cancel = &cancel;
+        break;
+    case REQUEST_MAX:
+        break;
+    }
+    return conn_send_consume(conn, &message.base, NULL);
+}
+
+/* Lets whoever polls the socket know whether to wait for room. */
+static void watch_write(struct gmb_session *session)
+{
+    bool wanted = session->conn != NULL && (session->unsent > 0 || conn_wants_write(session->conn));
+    struct epoll_event event = {
+        .events = (uint32_t) EPOLLIN | (wanted ? (uint32_t) EPOLLOUT : 0),
+    };
+
+    if (wanted == session->watching_write || session->conn == NULL)
+        return;
+    session->watching_write = wanted;
+    (void) epoll_ctl(session->epoll_fd, EPOLL_CTL_MOD, conn_fd(session->conn), &event);
+    if (wanted)
+        session_wake(session);
+}
+
+void request_pump(struct gmb_session *session)
+{
+    int r = 0;
+
+    if (session->conn == NULL)
+        return;
+    if (conn_wants_write(session->conn))
+        r = conn_flush(session->conn);
+    if (r == 0 && session->unsent > 0) {
+        list_for_each(request, &session->pending, struct request, link)
+        {
+            if (request->sent)
+                continue;
+            r = request_transmit(session->conn, request);
+            if (r < 0)
+                break;
+            request->sent = true;
+            session->unsent--;
+        }
+    }
+    /* The seat finds the end of the connection behind whatever the broker still sent. */
+    if (r < 0 && r != -EXFULL)
+        (void) shutdown(conn_fd(session->conn), SHUT_WR);
+    watch_write(session);
+}
+
+int request_submit(struct gmb_session *session, struct request *request, struct outcome *outcome)
+{
+    if (session->conn == NULL) {
+        *outcome = session->broken;
+        return outcome->code;
+    }
+    if (request_takes_memory(request)) {
+        if (session->waiting >= LIMIT_REQUESTS_PER_CLIENT) {
+            outcome_set(outcome, GMB_E_EXHAUSTED, "%u requests of this session wait already",
+                session->waiting);
+            outcome->limit = GMB_LIMIT_REQUESTS;
+            return outcome->code;
+        }
+        session->waiting++;
+    }
+    request->id = ++session->last_id;
+    list_append(&session->pending, &request->link);
+    session->unsent++;
+    request_pump(session);
+    return 0;
+}
+
+struct request *request_find(struct gmb_session *session, uint64_t id)
+{
+    list_for_each(request, &session->pending, struct request, link)
+    {
+        if (request->id == id)
+            return request;
+    }
+    return NULL;
+}
+
+void request_answer(struct gmb_session *session, struct request *request)
+{
+    list_remove(&request->link);
+    if (!request->sent)
+        session->unsent--;
+    if (request_takes_memory(request))
+        session->waiting--;
+    request->answered = true;
+    switch (request->owner) {
+    case REQUEST_OWNER_WAITER:
+        break;
+    case REQUEST_OWNER_CALLBACK:
+        list_append(&session->answered, &request->link);
+        session_notify(session);
+        break;
+    case REQUEST_OWNER_NOBODY:
+        list_append(&session->settling, &request->link);
+        break;
+    case REQUEST_OWNER_MAX:
+        break;
+    }
+}
+
+int request_cancel(struct gmb_session *session, uint64_t id, struct outcome *outcome)
+{
+    struct request *cancel = request_new(REQUEST_CANCEL, REQUEST_OWNER_NOBODY);
+    int r;
+
+    if (cancel == NULL)
+        return outcome_set(outcome, GMB_E_INTERNAL, "no host memory to cancel a request");
+    cancel->target = id;
+    r = request_submit(session, cancel, outcome);
+    if (r < 0)
+        request_free(cancel);
+    return r;
+}
+
+void request_abandon(struct gmb_session *session, struct request *request)
+{
+    struct outcome ignored;
+
+    request->owner = REQUEST_OWNER_NOBODY;
+    if (request->kind == REQUEST_GROW)
+        request->lease->unsettled = true;
+    /* Where this can't be sent, the broker's own deadline ends the request. */
+    if (request_takes_memory(request))
+        (void) request_cancel(session, request->id, &ignored);
+}

@@ -1,0 +1,252 @@
+/*
+ * A session is built in the order of its fields and torn down from any point of it by one destructor.
+ *
+ * Leaving politely comes before that: the broker keeps what a closed connection had until the
+ * process ends, since it may still be mapped. So disconnecting withdraws what waits, takes in what
+ * still comes, gives everything back, and closes last.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+
+#include "base/clock.h"
+#include "client/connect.h"
+#include "client/device.h"
+#include "client/dispatch.h"
+#include "client/fork.h"
+#include "client/lease.h"
+#include "client/request.h"
+#include "client/thread.h"
+#include "client/wait.h"
+
+#define SOCKET_DEFAULT "/run/gmbd/client.sock"
+#define TIMEOUT_DEFAULT_NS (10 * NSEC_PER_SEC)
+
+static void requests_free(struct list *requests)
+{
+    list_for_each_safe(request, requests, struct request, link)
+    {
+        if (request->kind == REQUEST_LEASE)
+            request->lease->busy = false; /* it goes with the session's list */
+        request_free(request);
+    }
+}
+
+/* Memory and fds alone: sends nothing, calls no driver but to close it. Also in a forked child. */
+static struct gmb_session *session_free(struct gmb_session *session)
+{
+    if (session == NULL)
+        return NULL;
+    if (list_linked(&session->registered))
+        fork_guard_remove(session);
+    requests_free(&session->pending);
+    requests_free(&session->answered);
+    requests_free(&session->settling);
+    list_for_each_safe(lease, &session->leases, struct gmb_lease, link) lease_free(lease);
+    session->conn = conn_free(session->conn);
+    close_fd(&session->epoll_fd);
+    close_fd(&session->notify_fd);
+    close_fd(&session->wake_fd);
+    free(session->devices);
+    session->gpu = gpu_close(session->gpu);
+    (void) pthread_cond_destroy(&session->changed);
+    (void) pthread_mutex_destroy(&session->lock);
+    (void) pthread_mutex_destroy(&session->context_lock);
+    free(session);
+    return NULL;
+}
+
+static void session_free_ptr(struct gmb_session **session)
+{
+    *session = session_free(*session);
+}
+
+static int session_make(struct gmb_session **ret, struct outcome *outcome)
+{
+    struct gmb_session *session = calloc(1, sizeof(*session));
+    pthread_condattr_t attributes;
+
+    if (session == NULL)
+        return outcome_set(outcome, GMB_E_INTERNAL, "no host memory for a session");
+    list_init(&session->registered);
+    list_init(&session->pending);
+    list_init(&session->answered);
+    list_init(&session->settling);
+    list_init(&session->leases);
+    (void) pthread_mutex_init(&session->lock, NULL);
+    (void) pthread_mutex_init(&session->context_lock, NULL);
+    (void) pthread_condattr_init(&attributes);
+    (void) pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    (void) pthread_cond_init(&session->changed, &attributes);
+    (void) pthread_condattr_destroy(&attributes);
+    session->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    session->notify_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    session->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (session->epoll_fd < 0 || session->notify_fd < 0 || session->wake_fd < 0) {
+        (void) outcome_set_errno(outcome, errno, "no fds for a session");
+        session_free(session);
+        return outcome->code;
+    }
+    *ret = session;
+    return 0;
+}
+
+static int poll_set_fill(struct gmb_session *session, struct outcome *outcome)
+{
+    struct epoll_event event = {.events = EPOLLIN};
+
+    if (epoll_ctl(session->epoll_fd, EPOLL_CTL_ADD, conn_fd(session->conn), &event) < 0 ||
+        epoll_ctl(session->epoll_fd, EPOLL_CTL_ADD, session->notify_fd, &event) < 0)
+        return outcome_set_errno(outcome, errno, "no poll set for a session");
+    return 0;
+}
+
+/* The driver that the broker uses: memory of another one can't be mapped. */
+static int driver_open(
+    struct gmb_session *session, const char *asked, const char *used, struct outcome *outcome)
+{
+    struct gpu_error error = {0};
+    enum gpu_driver driver;
+
+    if (asked != NULL && strcmp(asked, used) != 0)
+        return outcome_set(outcome, GMB_E_UNSUPPORTED,
+            "the broker's driver is %s, not the %s that the options ask for", used, asked);
+    if (gpu_driver_parse(used, &driver) < 0)
+        return outcome_set(
+            outcome, GMB_E_UNSUPPORTED, "the broker's driver %s is unknown to this library", used);
+    if (gpu_open(driver, GPU_ROLE_CLIENT, &session->gpu, &error) != 0)
+        return outcome_set(outcome, GMB_E_GPU, "%s", error.text);
+    return 0;
+}
+
+static int session_greet(struct gmb_session *session, const struct gmb_options *options,
+    uint64_t deadline_ns, struct outcome *outcome)
+{
+    Gmb__BrokerMessage *message;
+    int r = connect_greet(session->conn, options->program, deadline_ns, &message, outcome);
+
+    if (r < 0)
+        return r;
+    (void) snprintf(session->tenant, sizeof(session->tenant), "%s", message->welcome->tenant);
+    r = driver_open(session, options->driver, message->welcome->driver, outcome);
+    if (r == 0)
+        r = devices_load(session, message->welcome, outcome);
+    frame_message_free(&message->base);
+    return r;
+}
+
+static const char *socket_path(const struct gmb_options *options)
+{
+    const char *path = options->socket != NULL ? options->socket : secure_getenv("GMB_SOCKET");
+
+    return path != NULL ? path : SOCKET_DEFAULT;
+}
+
+static int session_connect(
+    const struct gmb_options *options, struct gmb_session **ret, struct outcome *outcome)
+{
+    _cleanup_(session_free_ptr) struct gmb_session *session = NULL;
+    uint64_t deadline_ns;
+    int fd, r = session_make(&session, outcome);
+
+    if (r < 0)
+        return r;
+    session->timeout_ns = options->timeout_ns != 0 ? options->timeout_ns : TIMEOUT_DEFAULT_NS;
+    deadline_ns = add_saturate(clock_now(&clock_monotonic), session->timeout_ns);
+    r = connect_socket(socket_path(options), deadline_ns, &fd, outcome);
+    if (r < 0)
+        return r;
+    r = conn_new_consume(fd, &session->conn);
+    if (r < 0)
+        return outcome_set_errno(outcome, r, "no connection can be made");
+    r = session_greet(session, options, deadline_ns, outcome);
+    if (r == 0)
+        r = poll_set_fill(session, outcome);
+    if (r < 0)
+        return r;
+    fork_guard_add(session);
+    *ret = TAKE_PTR(session);
+    return 0;
+}
+
+_public_ int gmb_connect(const struct gmb_options *options, gmb_session **ret_session)
+{
+    static const struct gmb_options defaults = {.size = sizeof(defaults)};
+    struct outcome outcome = OUTCOME_OK;
+
+    if (options != NULL && options->size < sizeof(*options))
+        (void) outcome_set(&outcome, GMB_E_INVALID, "options.size must be sizeof the structure");
+    else
+        (void) session_connect(options != NULL ? options : &defaults, ret_session, &outcome);
+    return outcome_publish(&outcome);
+}
+
+/* Everything that waits is withdrawn and called back; `lock` is held. */
+static void pending_withdraw(struct gmb_session *session)
+{
+    struct outcome cancelled = OUTCOME_OK;
+
+    (void) outcome_set(&cancelled, GMB_E_CANCELLED, "the session was disconnected");
+    (void) callbacks_run(session, &cancelled);
+    list_for_each_safe(request, &session->pending, struct request, link)
+    {
+        gmb_lease_fn done = request->done;
+        struct gmb_lease *grown = request->kind == REQUEST_GROW ? request->lease : NULL;
+
+        if (request->owner != REQUEST_OWNER_CALLBACK)
+            continue;
+        request_abandon(session, request);
+        if (grown != NULL)
+            grown->busy = false;
+        (void) pthread_mutex_unlock(&session->lock);
+        done(request->user, grown, outcome_publish(&cancelled));
+        (void) pthread_mutex_lock(&session->lock);
+    }
+}
+
+/* Until every request is answered: a broker that doesn't is left to find the connection closed. */
+static void pending_settle(struct gmb_session *session, uint64_t deadline_ns)
+{
+    while (!list_empty(&session->pending) && session->conn != NULL &&
+           clock_now(&clock_monotonic) < deadline_ns)
+        session_step(session, deadline_ns);
+}
+
+static void session_leave(struct gmb_session *session)
+{
+    uint64_t deadline_ns = add_saturate(clock_now(&clock_monotonic), session->timeout_ns);
+
+    (void) pthread_mutex_lock(&session->lock);
+    pending_withdraw(session);
+    pending_settle(session, deadline_ns);
+    list_for_each_safe(lease, &session->leases, struct gmb_lease, link)
+    {
+        /* What isn't settled by now, a silent broker has: it ends with the process. */
+        if (lease->busy || lease->unsettled)
+            continue;
+        (void) pthread_mutex_unlock(&session->lock);
+        lease_drop_consume(lease);
+        (void) pthread_mutex_lock(&session->lock);
+    }
+    pending_settle(session, deadline_ns);
+    (void) pthread_mutex_unlock(&session->lock);
+}
+
+_public_ void gmb_disconnect(gmb_session *session)
+{
+    if (session == NULL)
+        return;
+    if (fork_guard_same(session)) {
+        thread_stop(session);
+        session_leave(session);
+        devices_release(session);
+    }
+    session_free(session);
+}
+
+_public_ const char *gmb_tenant(const gmb_session *session)
+{
+    return session->tenant;
+}

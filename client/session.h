@@ -1,0 +1,138 @@
+/*
+ * What the files of libgmb share: session, device, lease, request.
+ *
+ * One mutex for each session guards whatever isn't marked otherwise. It is never held across a
+ * driver call, a wait or a callback.
+ *
+ * Reading is a seat, not a thread: whoever needs an answer and finds the seat free sits down, polls
+ * the socket and takes in whatever comes, for everybody; the others wait on `changed`. Only the seat
+ * maps the chunks of grants and only the seat ends the connection, so that no other thread can pull
+ * the socket or a half-mapped lease from under it.
+ *
+ * A request is sent, then answered (by the seat), then concluded by its owner: the thread that
+ * blocks on it, whoever dispatches, or, when nobody waits any more, the seat itself. Concluding
+ * makes the memory accessible or takes everything back.
+ */
+#pragma once
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/types.h>
+
+#include "base/list.h"
+#include "client/outcome.h"
+#include "client/uuid.h"
+#include "gpu/gpu.h"
+#include "proto/conn.h"
+
+/* Highest version of the protocol that this library speaks. */
+#define CLIENT_PROTOCOL_VERSION 1
+
+struct device {
+    struct gmb_device_info info;
+    struct uuid uuid;
+    const struct gpu_device *gpu; /* NULL where this process doesn't see it */
+    struct CUctx_st *context;     /* guarded by `context_lock`; constant once set */
+};
+
+struct gmb_session {
+    /* fork.c */
+    struct list registered;
+    unsigned generation;
+    pid_t pid;
+
+    /* Constant once connected. */
+    struct gpu *gpu;
+    char tenant[LIMIT_NAME_BYTES + 1];
+    uint64_t timeout_ns;
+    struct device *devices;
+    unsigned device_count;
+    int epoll_fd;  /* what gmb_fd() hands out: the socket and `notify_fd` */
+    int notify_fd; /* readable while callbacks wait or the session is over */
+    int wake_fd;   /* gets the seat out of its poll */
+
+    pthread_mutex_t context_lock; /* taken before `lock` or alone */
+
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    struct conn *conn;     /* NULL once the session is over */
+    struct outcome broken; /* why */
+    bool reading;          /* the seat is taken */
+    bool dispatching;
+    bool threaded, stopping;
+    pthread_t thread;
+    bool watching_write; /* the epoll set watches the socket for writing */
+    uint64_t last_id;
+    unsigned waiting;     /* requests for memory that are not answered */
+    unsigned unsent;      /* requests in `pending` that the socket hadn't room for */
+    struct list pending;  /* by id */
+    struct list answered; /* callbacks to run */
+    struct list settling; /* answered, and nobody waits: the seat concludes them */
+    struct list leases;
+};
+
+struct gmb_lease {
+    struct list link;
+    struct gmb_session *session;
+    struct device *device;
+    struct request *farewell; /* ready to be sent, so that giving back can't run out of memory */
+
+    /* Set by the first grant, constant from then on. */
+    uint64_t id;
+    uint64_t chunk_bytes;
+    uint64_t address;
+    uint64_t reserved_bytes;
+
+    uint64_t wanted_bytes;   /* address space asked for */
+    _Atomic uint32_t chunks; /* mapped and accessible */
+    bool busy;               /* a call is at work on it */
+    bool unsettled;          /* a grow was given up before it was answered */
+    bool dropped;            /* released meanwhile: goes once the grow is settled */
+};
+
+enum request_kind {
+    REQUEST_LEASE,
+    REQUEST_GROW,
+    REQUEST_SHRINK,
+    REQUEST_RELEASE,
+    REQUEST_CANCEL,
+    REQUEST_MAX
+};
+
+enum request_owner {
+    REQUEST_OWNER_WAITER,   /* a thread that blocks on it */
+    REQUEST_OWNER_CALLBACK, /* whoever dispatches */
+    REQUEST_OWNER_NOBODY,   /* the seat */
+    REQUEST_OWNER_MAX
+};
+
+struct request {
+    struct list link;
+    uint64_t id;
+    enum request_kind kind;
+    enum request_owner owner;
+    bool sent, answered;
+    struct gmb_lease *lease; /* of LEASE (owned until concluded) and GROW */
+    struct outcome outcome;
+    uint64_t deadline_ns; /* when a waiter gives up */
+
+    /* What is asked for. */
+    uint64_t target; /* SHRINK, RELEASE: the broker's lease; CANCEL: the request */
+    uint64_t bytes, chunk_bytes, wait_ns;
+    uint32_t keep_chunks;
+    char label[LIMIT_NAME_BYTES + 1];
+
+    /* What has come: the seat's alone until answered. */
+    uint32_t first_chunk;    /* of the lease when it was sent */
+    uint32_t total_chunks;   /* 0 before the first part */
+    uint32_t granted_chunks; /* received, from first_chunk on */
+    uint32_t mapped_chunks;
+
+    gmb_lease_fn done;
+    void *user;
+};
+
+static inline bool request_takes_memory(const struct request *request)
+{
+    return request->kind == REQUEST_LEASE || request->kind == REQUEST_GROW;
+}

@@ -1,0 +1,245 @@
+/*
+ * Taking memory: a lease or more of one. Blocking and asynchronous calls differ in who owns the
+ * request: the calling thread, which waits and concludes, or whoever dispatches.
+ */
+#include <string.h>
+
+#include "base/clock.h"
+#include "client/conclude.h"
+#include "client/device.h"
+#include "client/fork.h"
+#include "client/lease.h"
+#include "client/request.h"
+#include "client/text.h"
+#include "client/wait.h"
+
+/* What the broker may take to create a granule, far above what is measured (p99 0.4 ms). */
+#define CREATE_NS_PER_GRANULE NSEC_PER_MSEC
+
+/* Who hears of the end of a request. */
+struct audience {
+    enum request_owner owner;
+    gmb_lease_fn done;
+    void *user;
+};
+
+static const struct audience waiter = {.owner = REQUEST_OWNER_WAITER};
+
+/* When a waiter stops believing in an answer: the broker keeps the deadline, if it is alive. */
+static uint64_t patience_ends(const struct gmb_session *session, const struct device *device,
+    uint64_t bytes, uint64_t wait_ns)
+{
+    uint64_t granules = bytes / device->info.granularity_bytes, creating, patience;
+
+    if (__builtin_mul_overflow(granules, CREATE_NS_PER_GRANULE, &creating))
+        return CLOCK_NEVER;
+    patience = add_saturate(MIN(wait_ns, LIMIT_WAIT_NS), session->timeout_ns);
+    return add_saturate(clock_now(&clock_monotonic), add_saturate(patience, creating));
+}
+
+static int request_prepare(enum request_kind kind, const struct audience *audience,
+    struct gmb_lease *lease, uint64_t bytes, uint64_t wait_ns, struct request **ret,
+    struct outcome *outcome)
+{
+    struct request *request = request_new(kind, audience->owner);
+
+    if (request == NULL)
+        return outcome_set(outcome, GMB_E_INTERNAL, "no host memory for a request");
+    request->done = audience->done;
+    request->user = audience->user;
+    request->lease = lease;
+    request->first_chunk = atomic_load(&lease->chunks);
+    request->bytes = bytes;
+    request->wait_ns = wait_ns;
+    request->deadline_ns = patience_ends(lease->session, lease->device, bytes, wait_ns);
+    *ret = request;
+    return 0;
+}
+
+static int params_read(
+    const struct gmb_lease_params *params, struct gmb_lease_params *ret, struct outcome *outcome)
+{
+    if (params == NULL || params->size < sizeof(*ret))
+        return outcome_set(outcome, GMB_E_INVALID, "params.size must be sizeof the structure");
+    *ret = *params;
+    if (ret->bytes == 0)
+        return outcome_set(outcome, GMB_E_INVALID, "a lease of 0 bytes makes no sense");
+    if (ret->max_bytes != 0 && ret->max_bytes < ret->bytes)
+        return outcome_set(outcome, GMB_E_INVALID, "max_bytes is less than bytes");
+    return 0;
+}
+
+/* Everything up to the request on its way. On failure nothing is held. */
+static int lease_begin(struct gmb_session *session, const struct gmb_lease_params *asked,
+    const struct audience *audience, struct request **ret, uint64_t *ret_id,
+    struct outcome *outcome)
+{
+    struct gmb_lease_params params = {0};
+    struct gmb_lease *lease;
+    struct request *request = NULL;
+    struct device *device;
+    int r;
+
+    r = params_read(asked, &params, outcome);
+    if (r == 0)
+        r = device_find(session, params.device, &device, outcome);
+    if (r < 0)
+        return r;
+    if (params.chunk_bytes % device->info.granularity_bytes != 0)
+        return outcome_set(outcome, GMB_E_INVALID, "chunk_bytes is no multiple of %llu",
+            (unsigned long long) device->info.granularity_bytes);
+    r = device_retain(session, device, outcome);
+    if (r < 0)
+        return r;
+    r = lease_make(session, device, MAX(params.bytes, params.max_bytes), &lease, outcome);
+    if (r < 0)
+        return r;
+    r = request_prepare(
+        REQUEST_LEASE, audience, lease, params.bytes, params.wait_ns, &request, outcome);
+    if (r == 0) {
+        request->chunk_bytes = params.chunk_bytes;
+        text_clean(request->label, sizeof(request->label), params.label);
+        (void) pthread_mutex_lock(&session->lock);
+        r = request_submit(session, request, outcome);
+        /* Before the lock is given up: `done` may run, and want the number, right afterwards. */
+        if (r == 0 && ret_id != NULL)
+            *ret_id = request->id;
+        (void) pthread_mutex_unlock(&session->lock);
+    }
+    if (r < 0) {
+        request_free(request);
+        lease_free(lease);
+        return r;
+    }
+    *ret = request;
+    return 0;
+}
+
+static int grow_check(const struct gmb_lease *lease, uint64_t bytes, struct outcome *outcome)
+{
+    uint64_t mapped = atomic_load(&lease->chunks) * lease->chunk_bytes, more;
+
+    if (bytes == 0)
+        return outcome_set(outcome, GMB_E_INVALID, "growing by 0 bytes makes no sense");
+    if (!round_up(bytes, lease->chunk_bytes, &more) || more > lease->reserved_bytes - mapped)
+        return outcome_set(outcome, GMB_E_INVALID,
+            "%llu bytes more would exceed the lease's max_bytes of %llu",
+            (unsigned long long) bytes, (unsigned long long) lease->reserved_bytes);
+    return 0;
+}
+
+/* As lease_begin; the lease is busy until the request is concluded. */
+static int grow_begin(struct gmb_lease *lease, uint64_t bytes, uint64_t wait_ns,
+    const struct audience *audience, struct request **ret, uint64_t *ret_id,
+    struct outcome *outcome)
+{
+    struct gmb_session *session = lease->session;
+    struct request *request = NULL;
+    int r = lease_enter(lease, outcome);
+
+    if (r < 0)
+        return r;
+    r = grow_check(lease, bytes, outcome);
+    if (r == 0)
+        r = request_prepare(REQUEST_GROW, audience, lease, bytes, wait_ns, &request, outcome);
+    if (r == 0) {
+        (void) pthread_mutex_lock(&session->lock);
+        r = request_submit(session, request, outcome);
+        if (r == 0 && ret_id != NULL)
+            *ret_id = request->id;
+        (void) pthread_mutex_unlock(&session->lock);
+    }
+    if (r < 0) {
+        request_free(request);
+        lease_leave(lease);
+        return r;
+    }
+    *ret = request;
+    return 0;
+}
+
+/* Blocks until the request is answered, and concludes it. */
+static int request_finish(
+    struct gmb_session *session, struct request *request, struct conclusion *ret)
+{
+    struct gmb_lease *grown = request->kind == REQUEST_GROW ? request->lease : NULL;
+    bool answered;
+
+    (void) pthread_mutex_lock(&session->lock);
+    while (!request->answered && clock_now(&clock_monotonic) < request->deadline_ns)
+        session_step(session, request->deadline_ns);
+    answered = request->answered;
+    if (!answered) {
+        request_abandon(session, request);
+        if (grown != NULL)
+            grown->busy = false;
+    }
+    (void) pthread_mutex_unlock(&session->lock);
+    if (!answered) {
+        ret->lease = NULL;
+        return outcome_set(&ret->outcome, GMB_E_TIMED_OUT,
+            "the broker doesn't answer: it is stopped or overloaded");
+    }
+    request_conclude_consume(session, request, ret);
+    return ret->outcome.code;
+}
+
+_public_ int gmb_lease_new(
+    gmb_session *session, const struct gmb_lease_params *params, gmb_lease **ret_lease)
+{
+    struct conclusion conclusion = {.outcome = OUTCOME_OK};
+    struct request *request;
+    int r = fork_guard_check(session, &conclusion.outcome);
+
+    if (r == 0)
+        r = lease_begin(session, params, &waiter, &request, NULL, &conclusion.outcome);
+    if (r == 0)
+        r = request_finish(session, request, &conclusion);
+    if (r < 0)
+        return outcome_publish(&conclusion.outcome);
+    *ret_lease = conclusion.lease;
+    return 0;
+}
+
+_public_ int gmb_lease_grow(gmb_lease *lease, uint64_t bytes, uint64_t wait_ns)
+{
+    struct conclusion conclusion = {.outcome = OUTCOME_OK};
+    struct request *request;
+    int r = fork_guard_check(lease->session, &conclusion.outcome);
+
+    if (r == 0)
+        r = grow_begin(lease, bytes, wait_ns, &waiter, &request, NULL, &conclusion.outcome);
+    if (r == 0)
+        (void) request_finish(lease->session, request, &conclusion);
+    return outcome_publish(&conclusion.outcome);
+}
+
+_public_ int gmb_lease_new_async(gmb_session *session, const struct gmb_lease_params *params,
+    gmb_lease_fn done, void *user, uint64_t *ret_request)
+{
+    struct audience audience = {REQUEST_OWNER_CALLBACK, done, user};
+    struct outcome outcome = OUTCOME_OK;
+    struct request *request;
+    int r = fork_guard_check(session, &outcome);
+
+    if (r == 0 && done == NULL)
+        r = outcome_set(&outcome, GMB_E_INVALID, "done is NULL");
+    if (r == 0)
+        (void) lease_begin(session, params, &audience, &request, ret_request, &outcome);
+    return outcome_publish(&outcome);
+}
+
+_public_ int gmb_lease_grow_async(gmb_lease *lease, uint64_t bytes, uint64_t wait_ns,
+    gmb_lease_fn done, void *user, uint64_t *ret_request)
+{
+    struct audience audience = {REQUEST_OWNER_CALLBACK, done, user};
+    struct outcome outcome = OUTCOME_OK;
+    struct request *request;
+    int r = fork_guard_check(lease->session, &outcome);
+
+    if (r == 0 && done == NULL)
+        r = outcome_set(&outcome, GMB_E_INVALID, "done is NULL");
+    if (r == 0)
+        (void) grow_begin(lease, bytes, wait_ns, &audience, &request, ret_request, &outcome);
+    return outcome_publish(&outcome);
+}

@@ -1,0 +1,25 @@
+/* Device UUIDs: 16 bytes on the wire, `GPU-8-4-4-4-12` for people. */
+#pragma once
+
+#include "base/macro.h"
+
+#define UUID_BYTES 16
+#define UUID_TEXT_MAX 41
+
+struct uuid {
+    uint8_t bytes[UUID_BYTES];
+};
+
+/* Writes `GPU-…` with lower-case digits and returns `buffer`. */
+char *uuid_format(char buffer[UUID_TEXT_MAX], const struct uuid *uuid);
+
+/*
+ * `GPU-` or `MIG-` in front is optional and says nothing; digits in either case. -EINVAL for
+ * anything else.
+ */
+int uuid_parse(const char *text, struct uuid *ret) _must_check_;
+
+/* -EINVAL unless there are 16 bytes. */
+int uuid_from_bytes(const uint8_t *bytes, size_t size, struct uuid *ret) _must_check_;
+
+bool uuid_equal(const struct uuid *a, const struct uuid *b);
