@@ -1,0 +1,91 @@
+/*
+ * Scripted conversations: the test plays the broker, line by line, over the real socket, and libgmb
+ * answers or fails. A blocking call of libgmb runs in a thread of its own meanwhile.
+ *
+ * Every function fails the test when the script isn't followed within the patience of some seconds.
+ */
+#pragma once
+
+#include <check.h>
+#include <pthread.h>
+
+#include "base/error.h"
+#include "client/gmb.h"
+#include "proto/conn.h"
+#include "tests/client/fake_gpu.h"
+
+#define CHUNK FAKE_GPU_GRANULARITY
+#define LEASE_ID 77
+
+struct script {
+    char directory[64];
+    char path[96];
+    int listen_fd;
+    struct conn *conn;
+    gmb_session *session;
+    size_t open_fds; /* before anything was opened */
+};
+
+/* A directory of its own with a listening socket in it. */
+void script_begin(struct script *script);
+/* Ends the session if there is one, playing along, and checks that nothing is left. */
+void script_end(struct script *script);
+
+/* A call that runs meanwhile; `result` is there after call_join(). */
+struct call {
+    pthread_t thread;
+    int (*run)(struct script *script, struct call *call);
+    struct script *script;
+    int result;
+    gmb_lease *lease;
+    uint64_t bytes, wait_ns;
+    char text[300];
+    char limit[32];
+};
+void call_start(
+    struct script *script, struct call *call, int (*run)(struct script *, struct call *));
+int call_join(struct call *call);
+
+/* Ready-made calls. */
+int call_connect(struct script *script, struct call *call);
+int call_lease(struct script *script, struct call *call); /* of `bytes`, room for 16 chunks */
+int call_grow(struct script *script, struct call *call);
+int call_shrink(struct script *script, struct call *call);
+int call_release(struct script *script, struct call *call);
+int call_disconnect(struct script *script, struct call *call);
+
+/* The broker's side. */
+void broker_accept(struct script *script);
+/* The next message, which must be of that kind; the caller's to free with message_free(). */
+Gmb__ClientMessage *broker_expect(struct script *script, Gmb__ClientMessage__BodyCase kind);
+void message_free(Gmb__ClientMessage *message);
+/* The same, freed already: its id. */
+uint64_t broker_expect_id(struct script *script, Gmb__ClientMessage__BodyCase kind);
+/* Nothing has been sent. */
+void broker_expect_silence(struct script *script);
+
+void broker_send(struct script *script, const ProtobufCMessage *message, size_t n_fds);
+void broker_send_bytes(struct script *script, const void *bytes, size_t size);
+void broker_welcome(struct script *script, uint64_t id);
+void broker_done(struct script *script, uint64_t id);
+void broker_error(struct script *script, uint64_t id, enum gmb_status status, enum gmb_limit limit,
+    const char *text);
+/* Chunks [first, first + count) of `total`, each of CHUNK bytes, with as many fds. */
+void broker_grant(
+    struct script *script, uint64_t id, uint32_t first, uint32_t count, uint32_t total);
+/* As broker_grant, for a test to spoil before it sends it. */
+struct grant {
+    Gmb__BrokerMessage message;
+    Gmb__Grant grant;
+    Gmb__Chunk chunks[LIMIT_FRAME_FDS];
+    Gmb__Chunk *pointers[LIMIT_FRAME_FDS];
+};
+void grant_fill(struct grant *grant, uint64_t id, uint32_t first, uint32_t count, uint32_t total);
+void broker_close(struct script *script);
+
+/* Whole conversations. */
+void script_connect(struct script *script);
+/* A lease of so many chunks, room for 16. */
+gmb_lease *script_lease(struct script *script, uint32_t chunks);
+
+size_t fds_open(void);
