@@ -9,6 +9,7 @@
 
 #include "base/list.h"
 #include "gpu/sim/chunk.h"
+#include "gpu/sim/stream.h"
 #include "gpu/sim/va.h"
 
 #define BLOCK_BYTES (UINT64_C(2) << 20)
@@ -186,16 +187,37 @@ static struct allocation *allocation_find(CUdeviceptr address, struct block **re
     return NULL;
 }
 
+/* The context that the allocation at `address` belongs to; NULL when none begins there. */
+static CUcontext allocation_context(CUdeviceptr address)
+{
+    struct allocation *allocation;
+    CUcontext context = NULL;
+    struct block *block;
+
+    pthread_mutex_lock(&lock);
+    allocation = allocation_find(address, &block);
+    if (allocation != NULL && block->base + allocation->offset == address)
+        context = block->context;
+    pthread_mutex_unlock(&lock);
+    return context;
+}
+
+/* Waits for the context's work: what a kernel still uses is not pulled away, unlike cuMemUnmap. */
 CUresult cuMemFree_v2(CUdeviceptr address)
 {
     CUresult result = sim_enter(__func__);
     struct allocation *allocation;
     struct block *block;
+    CUcontext context;
 
     if (result != CUDA_SUCCESS)
         return result;
     if (address == 0)
         return CUDA_SUCCESS;
+    context = allocation_context(address);
+    if (context == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    sim_streams_drain(context);
     pthread_mutex_lock(&lock);
     allocation = allocation_find(address, &block);
     if (allocation == NULL || block->base + allocation->offset != address) {

@@ -18,6 +18,11 @@
 
 #include "gpu/sim/chunk.h"
 
+/* With 47 address bits or more: above the heap of a program at a fixed address, below where the
+ * kernel puts position-independent programs and, from the top, all else. */
+#define WINDOW_START UINT64_C(0x200000000000)
+#define WINDOW_END UINT64_C(0x500000000000)
+
 struct mapping {
     struct mapping *next; /* in a list of those to end */
     CUdeviceptr base;
@@ -116,6 +121,25 @@ static void range_free(struct range **at)
     free(range);
 }
 
+/*
+ * Where to look for address space: each place once, in a window where neither heap nor libraries
+ * lie. So what a stale device pointer leads to stays a fault when its reservation is gone, and
+ * never becomes memory of the host. Once the window is used up, or where there is none (another
+ * address size, a sanitizer's shadow), it is the kernel's choice.
+ */
+static void *space_suggest(uint64_t bytes)
+{
+    static uint64_t next = WINDOW_START;
+    uint64_t at = __atomic_load_n(&next, __ATOMIC_RELAXED);
+
+    do {
+        if (bytes > WINDOW_END - at)
+            return NULL;
+    } while (!__atomic_compare_exchange_n(
+        &next, &at, at + bytes, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+    return (void *) (uintptr_t) at;
+}
+
 /* Address space at the hint, or anywhere with the alignment. */
 static int space_take(struct range *range, uint64_t alignment, CUdeviceptr hint)
 {
@@ -136,7 +160,7 @@ static int space_take(struct range *range, uint64_t alignment, CUdeviceptr hint)
     }
     if (__builtin_add_overflow(range->bytes, alignment, &whole))
         return -ENOMEM;
-    at = mmap(NULL, whole, PROT_NONE, flags, -1, 0);
+    at = mmap(space_suggest(whole), whole, PROT_NONE, flags, -1, 0);
     if (at == MAP_FAILED)
         return -ENOMEM;
     front = (alignment - (uintptr_t) at % alignment) % alignment;

@@ -227,6 +227,55 @@ START_TEST(test_unmap_under_a_queued_kernel_is_a_sticky_fault)
 }
 END_TEST
 
+/* Where nothing but device memory lies; with a sanitizer's shadow there the simulator does without. */
+#define WINDOW_END UINT64_C(0x500000000000)
+
+START_TEST(test_stale_pointer_never_becomes_memory_of_the_host)
+{
+    struct rig_gate gate;
+    struct rig_memory memory;
+    struct pattern_fill_args fill;
+    CUdeviceptr reserved;
+    void *host;
+
+    rig_begin();
+    memory = rig_map(CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    if (memory.address >= WINDOW_END)
+        return;
+    fill = fill_args(memory.address);
+    rig_gate_close(&gate, NULL);
+    assert_ok(launch(function_load("pattern_fill"), NULL, &fill));
+    rig_unmap(&memory);
+    assert_ok(cuMemAddressFree(memory.address, RIG_BYTES));
+    assert_ok(cuMemAddressReserve(&reserved, RIG_BYTES, RIG_BYTES, 0, 0));
+    ck_assert_uint_ne(reserved, memory.address);
+    host = mmap(NULL, RIG_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ck_assert_ptr_ne(host, MAP_FAILED);
+    ck_assert_uint_gt((uintptr_t) host, WINDOW_END);
+    rig_gate_open(&gate);
+    assert_cuda(CUDA_ERROR_ILLEGAL_ADDRESS, cuStreamSynchronize(NULL));
+}
+END_TEST
+
+START_TEST(test_free_waits_for_the_kernels_that_use_the_memory)
+{
+    struct pattern_fill_args fill = {.bytes = 1u << 20};
+    CUfunction function;
+    CUdeviceptr address;
+    CUstream stream;
+
+    rig_begin();
+    function = function_load("pattern_fill");
+    stream = rig_stream(CU_STREAM_NON_BLOCKING);
+    assert_ok(cuMemAlloc_v2(&address, fill.bytes));
+    fill.dst = address;
+    for (unsigned i = 0; i < 20; i++)
+        assert_ok(launch(function, stream, &fill));
+    assert_ok(cuMemFree_v2(address));
+    assert_ok(cuStreamQuery(stream));
+}
+END_TEST
+
 START_TEST(test_kernel_that_writes_a_read_mapping_faults)
 {
     struct rig_memory memory, counter;
@@ -385,6 +434,8 @@ RIG_MAIN("simexec-launches", test_kernel_fills_and_checks_device_memory,
     test_parameters_are_taken_when_the_call_is_made, test_parameters_come_one_way_and_not_both,
     test_launch_shape_has_limits, test_images_are_told_apart, test_functions_are_found_by_name,
     test_unmap_under_a_queued_kernel_is_a_sticky_fault,
+    test_stale_pointer_never_becomes_memory_of_the_host,
+    test_free_waits_for_the_kernels_that_use_the_memory,
     test_kernel_that_writes_a_read_mapping_faults,
     test_kernel_that_reads_a_mapping_without_access_faults,
     test_fault_of_one_stream_ends_the_work_of_all,
