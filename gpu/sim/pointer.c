@@ -1,10 +1,13 @@
 /* Pointer attributes. Unknown pointers are refused one by one and read as zero in a batch. */
 #include <string.h>
 
+#include "gpu/sim/host.h"
 #include "gpu/sim/va.h"
 
 /* What there is to know about one pointer. */
 struct pointer {
+    bool pinned; /* page-locked host memory: `host` and nothing else holds */
+    struct sim_host_info host;
     bool mapped; /* else only reserved */
     struct sim_va_info info;
     CUdeviceptr range_base, allocation;
@@ -17,6 +20,9 @@ static bool pointer_find(CUdeviceptr address, struct pointer *ret)
     struct sim_va_info *info = &ret->info;
 
     *ret = (struct pointer){0};
+    ret->pinned = sim_host_find((const void *) (uintptr_t) address, &ret->host);
+    if (ret->pinned)
+        return true;
     ret->mapped = sim_va_find(address, info);
     if (!ret->mapped)
         return va_range(address, &ret->range_base, &ret->range_bytes);
@@ -114,6 +120,42 @@ static CUresult device_attribute(
     }
 }
 
+/* Page-locked host memory: one address for host and device. */
+static CUresult host_attribute(
+    const struct sim_host_info *host, CUpointer_attribute attribute, CUdeviceptr address, void *at)
+{
+    switch ((int) attribute) {
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+        return write_int(at, CU_MEMORYTYPE_HOST);
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+        return write_u64(at, address);
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+        return write_u64(at, (uintptr_t) host->context);
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+        return write_int(at, sim_context_device(host->context));
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+        return write_u64(at, (uintptr_t) host->base);
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+        return write_u64(at, host->bytes);
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+        return write_bool(at, true);
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+        return write_bool(at, false);
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
+static CUresult attribute_write(
+    const struct pointer *pointer, CUpointer_attribute attribute, CUdeviceptr address, void *at)
+{
+    return pointer->pinned ? host_attribute(&pointer->host, attribute, address, at)
+                           : device_attribute(pointer, attribute, address, at);
+}
+
 /* The bytes that an attribute writes; 0 for one that is unknown. */
 static size_t attribute_bytes(CUpointer_attribute attribute)
 {
@@ -154,7 +196,7 @@ CUresult cuPointerGetAttribute(void *value, CUpointer_attribute attribute, CUdev
         return result;
     if (value == NULL || attribute_bytes(attribute) == 0 || !pointer_find(address, &pointer))
         return CUDA_ERROR_INVALID_VALUE;
-    return device_attribute(&pointer, attribute, address, value);
+    return attribute_write(&pointer, attribute, address, value);
 }
 
 CUresult cuPointerGetAttributes(
@@ -176,7 +218,7 @@ CUresult cuPointerGetAttributes(
     found = pointer_find(address, &pointer);
     for (unsigned i = 0; i < count; i++) {
         memset(values[i], 0, attribute_bytes(attributes[i]));
-        if (found && device_attribute(&pointer, attributes[i], address, values[i]) != CUDA_SUCCESS)
+        if (found && attribute_write(&pointer, attributes[i], address, values[i]) != CUDA_SUCCESS)
             memset(values[i], 0, attribute_bytes(attributes[i]));
     }
     return CUDA_SUCCESS;

@@ -396,6 +396,33 @@ START_TEST(test_device_reaches_pinned_memory_by_its_address)
 }
 END_TEST
 
+START_TEST(test_pinned_memory_is_known_as_host_memory)
+{
+    CUdeviceptr address, start = 0;
+    CUmemorytype type = 0;
+    unsigned char *host;
+    uint64_t plain = 0;
+    size_t size = 0;
+
+    rig_begin();
+    assert_ok(cuMemHostAlloc((void **) &host, 5000, 0));
+    address = (uintptr_t) host + 4999;
+    assert_ok(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address));
+    assert_ok(cuPointerGetAttribute(&start, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, address));
+    assert_ok(cuPointerGetAttribute(&size, CU_POINTER_ATTRIBUTE_RANGE_SIZE, address));
+    ck_assert_int_eq(type, CU_MEMORYTYPE_HOST);
+    ck_assert_uint_eq(start, (uintptr_t) host);
+    ck_assert_uint_eq(size, 5000);
+    assert_cuda(CUDA_ERROR_INVALID_VALUE,
+        cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address + 1));
+    assert_cuda(CUDA_ERROR_INVALID_VALUE,
+        cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (uintptr_t) &plain));
+    assert_ok(cuMemFreeHost(host));
+    assert_cuda(CUDA_ERROR_INVALID_VALUE,
+        cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (uintptr_t) host));
+}
+END_TEST
+
 START_TEST(test_freeing_pinned_memory_waits_for_its_copies)
 {
     struct rig_memory memory;
@@ -424,4 +451,4 @@ RIG_MAIN("simexec-copies", test_bytes_come_back_as_they_went,
     test_batch_of_the_older_abi_names_the_copy_that_failed,
     test_batch_takes_ephemeral_sources_during_the_call, test_host_memory_is_registered_once,
     test_host_memory_calls_check_their_arguments, test_device_reaches_pinned_memory_by_its_address,
-    test_freeing_pinned_memory_waits_for_its_copies)
+    test_pinned_memory_is_known_as_host_memory, test_freeing_pinned_memory_waits_for_its_copies)
