@@ -31,8 +31,9 @@ CUDA_FUNCTIONS(SIM_DECLARE)
  *     if (result != CUDA_SUCCESS)
  *         return result;
  *
- * 3 before cuInit and in a forked child, 800 in a host function, the sticky error once there is one, what GMB_SIM_FAULTS
- * says for this call, and the sleep that GMB_SIM_LATENCY says. Any thread; no lock held.
+ * 3 before cuInit and in a forked child, 800 in a function of cuLaunchHostFunc, the sticky error
+ * once there is one, what GMB_SIM_FAULTS says for this call, and the sleep that GMB_SIM_LATENCY
+ * says. Any thread; no lock held.
  */
 CUresult sim_enter(const char *call) _must_check_;
 /* As sim_enter, and 201 without a current context, 709 when it is destroyed. */

@@ -1,6 +1,6 @@
 /*
- * Module images: a refused text leaves the output alone, an accepted one has names, and parameters that
- * lie in their buffer in order, none over another, each aligned for its place.
+ * Module images: a refused text leaves the output alone, an accepted one has names, and parameters
+ * that lie in their buffer in order, none over another.
  */
 #include "gpu/sim/ptx.h"
 
