@@ -121,15 +121,13 @@ CUresult cuCtxGetCurrent(CUcontext *context)
 
 CUresult cuCtxGetDevice(CUdevice *device)
 {
-    CUresult result = sim_enter(__func__);
-    CUcontext context = sim_context_top();
+    CUcontext context;
+    CUresult result = sim_enter_context(__func__, &context);
 
     if (result != CUDA_SUCCESS)
         return result;
     if (device == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    if (context == NULL)
-        return CUDA_ERROR_INVALID_CONTEXT;
     *device = sim_context_device(context);
     return CUDA_SUCCESS;
 }

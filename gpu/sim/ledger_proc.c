@@ -52,7 +52,7 @@ static int proc_claim(struct ledger *ledger)
     for (uint32_t i = 0; i < LEDGER_PROCS_MAX; i++) {
         int r;
 
-        if (i == file->procs_high && i % LEDGER_STEP == 0) {
+        if (i >= file->procs_high && i % LEDGER_STEP == 0) {
             r = ledger_back(ledger, &file->procs[i], LEDGER_STEP * sizeof(file->procs[i]));
             if (r < 0)
                 return r;
