@@ -10,7 +10,7 @@ struct pointer {
     struct sim_host_info host;
     bool mapped; /* else only reserved */
     struct sim_va_info info;
-    CUdeviceptr range_base, allocation;
+    CUdeviceptr range_base;
     uint64_t range_bytes;
 };
 
