@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/list.h"
 #include "gpu/sim/chunk.h"
 
 /* With 47 address bits or more: above the heap of a program at a fixed address, below where the
@@ -24,7 +25,7 @@
 #define WINDOW_END UINT64_C(0x500000000000)
 
 struct mapping {
-    struct mapping *next; /* in a list of those to end */
+    struct list link; /* in its range's, or in one of those to end */
     CUdeviceptr base;
     uint64_t bytes;
     struct va_memory memory;
@@ -36,7 +37,7 @@ struct range {
     CUdeviceptr base;
     uint64_t bytes;
     uint64_t first, count; /* granules */
-    uint64_t mapped;       /* mappings */
+    struct list mappings;  /* all: a leak checker doesn't look into the table */
     struct mapping **granules;
 };
 
@@ -202,6 +203,7 @@ CUresult va_reserve(enum sim_memory_kind kind, uint64_t bytes, uint64_t alignmen
         return CUDA_ERROR_OUT_OF_MEMORY;
     range->kind = kind;
     range->bytes = bytes;
+    list_init(&range->mappings);
     if (space_take(range, MAX(alignment, granule), hint) < 0)
         return CUDA_ERROR_OUT_OF_MEMORY;
     /* A forked child has no driver, and its copy would keep the memory. */
@@ -231,7 +233,7 @@ CUresult va_release(enum sim_memory_kind kind, CUdeviceptr base, uint64_t bytes)
     pthread_rwlock_wrlock(&lock);
     i = range_index(base);
     if (i < range_count && ranges[i]->base == base && ranges[i]->bytes == bytes &&
-        ranges[i]->kind == kind && ranges[i]->mapped == 0) {
+        ranges[i]->kind == kind && list_empty(&ranges[i]->mappings)) {
         range = ranges[i];
         range_count--;
         memmove(&ranges[i], &ranges[i + 1], (range_count - i) * sizeof(*ranges));
@@ -256,7 +258,7 @@ static CUresult map_locked(enum sim_memory_kind kind, struct mapping *mapping, i
     (void) madvise(at, mapping->bytes, MADV_DONTFORK);
     for (uint64_t done = 0; done < mapping->bytes; done += granule)
         *range_entry(range, mapping->base + done) = mapping;
-    range->mapped++;
+    list_append(&range->mappings, &mapping->link);
     return CUDA_SUCCESS;
 }
 
@@ -307,30 +309,26 @@ CUresult va_check_whole(CUdeviceptr base, uint64_t bytes)
     return result;
 }
 
-/* Takes the mappings, which fill the range, out of it; returns them as a list. */
-static struct mapping *unmap_locked(struct range *range, CUdeviceptr base, uint64_t bytes)
+/* Takes the mappings, which fill the range, out of it and puts them into `ended`. */
+static void unmap_locked(struct range *range, CUdeviceptr base, uint64_t bytes, struct list *ended)
 {
-    struct mapping *list = NULL;
-
     for (uint64_t done = 0; done < bytes; done += granule) {
         struct mapping **entry = range_entry(range, base + done);
         struct mapping *mapping = *entry;
 
         if (mapping->base == base + done) {
-            mapping->next = list;
-            list = mapping;
-            range->mapped--;
+            list_remove(&mapping->link);
+            list_append(ended, &mapping->link);
         }
         *entry = NULL;
     }
-    return list;
 }
 
 CUresult va_unmap(enum sim_memory_kind kind, CUdeviceptr base, uint64_t bytes)
 {
     const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
     void *at = (void *) (uintptr_t) base;
-    struct mapping *list = NULL;
+    struct list ended = {&ended, &ended};
     CUresult result;
 
     pthread_rwlock_wrlock(&lock);
@@ -341,13 +339,11 @@ CUresult va_unmap(enum sim_memory_kind kind, CUdeviceptr base, uint64_t bytes)
         result = CUDA_ERROR_UNMAP_FAILED;
     if (result == CUDA_SUCCESS) {
         (void) madvise(at, bytes, MADV_DONTFORK);
-        list = unmap_locked(range_find(base), base, bytes);
+        unmap_locked(range_find(base), base, bytes, &ended);
     }
     pthread_rwlock_unlock(&lock);
-    while (list != NULL) {
-        struct mapping *mapping = list;
-
-        list = mapping->next;
+    list_for_each_safe(mapping, &ended, struct mapping, link)
+    {
         if (mapping->memory.handle != 0)
             chunk_unmapped(mapping->memory.handle);
         free(mapping);
