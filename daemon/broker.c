@@ -1,0 +1,410 @@
+/*
+ * Events go in one at a time, actions are carried out in order, and no action leads to another event
+ * before the list is through: a session that breaks meanwhile is doomed, and ended when the step is
+ * over. The timer is set once for each round of the loop.
+ */
+#include "daemon/broker.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <search.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/size.h"
+
+/* Completions taken before the loop looks at anything else. */
+#define DONE_BURST 256
+
+/* ------------------------------------------------------------------ actions */
+
+static void client_gone(struct broker *broker, core_id id)
+{
+    struct client *client = client_find(broker, id);
+
+    if (client == NULL)
+        return;
+    log_debug("client %llu of tenant %s (pid %d) holds nothing any more", (unsigned long long) id,
+        client->tenant, (int) client->identity.pid);
+    if (client->session != NULL) {
+        session_doom(client->session, NULL);
+        client->session->client = NULL;
+    }
+    (void) client_free(client);
+}
+
+static void action_answer(struct broker *broker, const struct core_action *action)
+{
+    struct client *client = client_find(broker, action->client);
+
+    if (client != NULL && client->session != NULL)
+        session_answer(client->session, action);
+}
+
+static void action_run(struct broker *broker, const struct core_action *action)
+{
+    switch (action->type) {
+    case CORE_ACTION_CHUNK_CREATE:
+        executor_create(broker->executor, action->chunk.device, action->chunk.chunk,
+            action->chunk.generation, action->chunk.bytes);
+        break;
+    case CORE_ACTION_CHUNK_RELEASE:
+        executor_release(
+            broker->executor, action->chunk.device, action->chunk.chunk, action->chunk.generation);
+        break;
+    case CORE_ACTION_MEMORY_OBSERVE:
+        executor_observe(broker->executor, action->device.device);
+        break;
+    case CORE_ACTION_GRANT:
+    case CORE_ACTION_DONE:
+        action_answer(broker, action);
+        break;
+    case CORE_ACTION_REFUSE:
+        if (action->cookie != 0)
+            broker->answer = action;
+        else
+            action_answer(broker, action);
+        break;
+    case CORE_ACTION_DEVICE_ADDED:
+    case CORE_ACTION_CONFIGURED:
+    case CORE_ACTION_CLIENT_ADDED:
+        broker->answer = action;
+        break;
+    case CORE_ACTION_CLIENT_GONE:
+        client_gone(broker, action->client);
+        break;
+    case CORE_ACTION_MAX:
+        break;
+    }
+}
+
+void broker_step(struct broker *broker, const struct core_event *event)
+{
+    broker->answer = NULL;
+    core_step(broker->core, event, clock_now(broker->clock), &broker->actions);
+    for (size_t i = 0; i < broker->actions.count; i++)
+        action_run(broker, &broker->actions.items[i]);
+}
+
+const struct core_action *broker_ask(struct broker *broker, struct core_event *event)
+{
+    event->cookie = 1;
+    broker_step(broker, event);
+    if (broker->answer == NULL)
+        return NULL;
+    broker->answer_copy = *broker->answer;
+    return &broker->answer_copy;
+}
+
+/* ------------------------------------------------------------------ time and completions */
+
+static void timer_set(struct broker *broker)
+{
+    uint64_t due = core_next_tick(broker->core), now, wait;
+    struct timeval delay;
+
+    if (due == broker->tick_at_ns)
+        return;
+    broker->tick_at_ns = due;
+    if (due == CLOCK_NEVER) {
+        (void) event_del(broker->tick_event);
+        return;
+    }
+    now = clock_now(broker->clock);
+    /* Rounded up: a timer that fires a little early would only be set again. */
+    wait = (sub_saturate(due, now) + NSEC_PER_USEC - 1) / NSEC_PER_USEC;
+    delay = (struct timeval){
+        .tv_sec = (time_t) (wait / 1000000),
+        .tv_usec = (suseconds_t) (wait % 1000000),
+    };
+    (void) event_add(broker->tick_event, &delay);
+}
+
+void broker_settle(struct broker *broker)
+{
+    struct session *session;
+
+    while ((session = list_first(&broker->doomed, struct session, doomed_link)) != NULL) {
+        struct client *client = session->client;
+        struct core_event event = {.type = CORE_EVENT_CLIENT_DETACH};
+
+        if (client != NULL) {
+            event.client = client->id;
+            client->session = NULL;
+        }
+        (void) session_free(session);
+        if (client != NULL)
+            broker_step(broker, &event);
+    }
+    timer_set(broker);
+}
+
+static void on_tick(evutil_socket_t fd, short what, void *data)
+{
+    struct broker *broker = data;
+    struct core_event event = {.type = CORE_EVENT_TICK};
+
+    (void) fd;
+    (void) what;
+    broker->tick_at_ns = CLOCK_NEVER - 1; /* it is set to nothing that core_next_tick() gives */
+    broker_step(broker, &event);
+    broker_settle(broker);
+}
+
+static void driver_failed(struct broker *broker, const struct executor_done *done, const char *what)
+{
+    if (done->result == GPU_NO_MEMORY) {
+        log_debug("device %u: the driver has no memory for a chunk", done->device);
+        return;
+    }
+    broker->devices[done->device].healthy = false;
+    log_error("device %u: %s failed: %s (%s)", done->device, what,
+        done->text[0] != '\0' ? done->text : "no details",
+        done->result < 0 ? strerror(-done->result) : "unexpected outcome");
+}
+
+static void completion_step(struct broker *broker, const struct executor_done *done)
+{
+    struct core_event event = {0};
+
+    switch (done->type) {
+    case EXECUTOR_JOB_CREATE:
+        event.type = done->result == 0 ? CORE_EVENT_CHUNK_CREATED : CORE_EVENT_CHUNK_FAILED;
+        if (done->result != 0)
+            driver_failed(broker, done, "creating a chunk");
+        event.chunk.out_of_memory = done->result == GPU_NO_MEMORY || done->result == -ENOMEM;
+        break;
+    case EXECUTOR_JOB_RELEASE:
+        event.type = CORE_EVENT_CHUNK_RELEASED;
+        if (done->result != 0)
+            driver_failed(broker, done, "releasing a chunk");
+        break;
+    case EXECUTOR_JOB_OBSERVE:
+        event.type = CORE_EVENT_MEMORY_OBSERVED;
+        /* Without an answer nothing is known to have changed. */
+        if (done->result != 0)
+            driver_failed(broker, done, "asking for free memory");
+        else
+            broker->devices[done->device].free_bytes = done->free_bytes;
+        event.observed.device = done->device;
+        event.observed.free_bytes = broker->devices[done->device].free_bytes;
+        broker_step(broker, &event);
+        return;
+    case EXECUTOR_JOB_MAX:
+        return;
+    }
+    if (done->result == 0)
+        broker->devices[done->device].healthy = true;
+    event.chunk.device = done->device;
+    event.chunk.chunk = done->chunk;
+    event.chunk.generation = done->generation;
+    broker_step(broker, &event);
+}
+
+static void on_done(evutil_socket_t fd, short what, void *data)
+{
+    struct broker *broker = data;
+    struct executor_done done;
+    unsigned burst = 0;
+
+    (void) fd;
+    (void) what;
+    while (burst < DONE_BURST && executor_take(broker->executor, &done)) {
+        completion_step(broker, &done);
+        burst++;
+    }
+    if (burst == DONE_BURST)
+        event_active(broker->done_event, EV_READ, 0);
+    broker_settle(broker);
+}
+
+/* ------------------------------------------------------------------ life */
+
+size_t broker_config_devices(const struct gpu *gpu, struct config_device devices[LIMIT_DEVICES])
+{
+    size_t count = MIN(gpu->device_count, (size_t) LIMIT_DEVICES);
+
+    for (size_t i = 0; i < count; i++) {
+        devices[i] = (struct config_device){.total_bytes = gpu->devices[i]->total_bytes};
+        if (uuid_parse(gpu->devices[i]->uuid, devices[i].uuid) < 0)
+            memset(devices[i].uuid, 0, UUID_BYTES); /* a driver that names it otherwise */
+    }
+    return count;
+}
+
+static int devices_add(struct broker *broker, char error[CONFIG_ERROR_BYTES])
+{
+    for (size_t i = 0; i < broker->device_count; i++) {
+        const struct config_device *device = &broker->config->devices[i];
+        const struct core_action *answer;
+        struct core_event event = {
+            .type = CORE_EVENT_DEVICE_ADD,
+            .device_add.total_bytes = device->total_bytes,
+            .device_add.reserve_bytes = device->reserve_bytes,
+            .device_add.granularity_bytes = broker->gpu->devices[i]->granularity_bytes,
+        };
+
+        memcpy(broker->devices[i].uuid, device->uuid, UUID_BYTES);
+        broker->devices[i].granularity_bytes = broker->gpu->devices[i]->granularity_bytes;
+        broker->devices[i].free_bytes = device->total_bytes;
+        broker->devices[i].healthy = true;
+        answer = broker_ask(broker, &event);
+        if (answer == NULL || answer->type != CORE_ACTION_DEVICE_ADDED) {
+            (void) snprintf(error, CONFIG_ERROR_BYTES, "device %s can't be managed: %s",
+                broker->gpu->devices[i]->uuid,
+                answer != NULL ? answer->refuse.text : "the core gave no answer");
+            return -EINVAL;
+        }
+    }
+    return 0;
+}
+
+static int configure(
+    struct broker *broker, const struct config *config, char error[CONFIG_ERROR_BYTES])
+{
+    struct core_event event = {
+        .type = CORE_EVENT_CONFIGURE,
+        .configure.tenants = config->tenants,
+        .configure.count = config->tenant_count,
+    };
+    const struct core_action *answer = broker_ask(broker, &event);
+
+    if (answer != NULL && answer->type == CORE_ACTION_CONFIGURED)
+        return 0;
+    (void) snprintf(error, CONFIG_ERROR_BYTES, "%s",
+        answer != NULL ? answer->refuse.text : "the core gave no answer");
+    return -EINVAL;
+}
+
+static int broker_start(struct broker *broker, char error[CONFIG_ERROR_BYTES])
+{
+    int r;
+
+    (void) snprintf(error, CONFIG_ERROR_BYTES, "no memory for the broker");
+    r = core_new(&broker->config->options, &broker->core);
+    if (r < 0)
+        return r;
+    r = executor_new(broker->gpu, &broker->executor);
+    if (r < 0) {
+        (void) snprintf(error, CONFIG_ERROR_BYTES, "cannot start threads: %s", strerror(-r));
+        return r;
+    }
+    broker->done_event = event_new(
+        broker->base, executor_fd(broker->executor), EV_READ | EV_PERSIST, on_done, broker);
+    broker->tick_event = event_new(broker->base, -1, 0, on_tick, broker);
+    if (broker->done_event == NULL || broker->tick_event == NULL ||
+        event_add(broker->done_event, NULL) < 0)
+        return -ENOMEM;
+    r = devices_add(broker, error);
+    if (r == 0)
+        r = configure(broker, broker->config, error);
+    return r;
+}
+
+int broker_new(struct event_base *base, const struct clock *clock, struct gpu *gpu,
+    struct config *config, struct broker **ret, char error[CONFIG_ERROR_BYTES])
+{
+    struct broker *broker = calloc(1, sizeof(*broker));
+    int r;
+
+    if (broker == NULL) {
+        (void) snprintf(error, CONFIG_ERROR_BYTES, "no memory for the broker");
+        return -ENOMEM;
+    }
+    broker->base = base;
+    broker->clock = clock;
+    broker->gpu = gpu;
+    broker->config = config;
+    broker->start_ns = clock_now(clock);
+    broker->device_count = config->device_count;
+    broker->tick_at_ns = CLOCK_NEVER;
+    list_init(&broker->sessions);
+    list_init(&broker->doomed);
+    r = broker_start(broker, error);
+    if (r < 0) {
+        broker->config = NULL;
+        (void) broker_free(broker);
+        return r;
+    }
+    broker_settle(broker);
+    *ret = broker;
+    return 0;
+}
+
+static void client_free_node(void *node)
+{
+    struct client *client = node;
+
+    client->broker->clients = NULL; /* the tree is being taken down around it */
+    (void) client_free(client);
+}
+
+struct broker *broker_free(struct broker *broker)
+{
+    void *clients;
+
+    if (broker == NULL)
+        return NULL;
+    list_for_each_safe(session, &broker->sessions, struct session, link)(void)
+        session_free(session);
+    clients = TAKE_PTR(broker->clients);
+    tdestroy(clients, client_free_node);
+    if (broker->done_event != NULL)
+        event_free(broker->done_event);
+    if (broker->tick_event != NULL)
+        event_free(broker->tick_event);
+    (void) executor_free(broker->executor);
+    (void) core_free(broker->core);
+    (void) config_free(broker->config);
+    free(broker);
+    return NULL;
+}
+
+/* ------------------------------------------------------------------ calls */
+
+static bool reserve_changed(const struct config *a, const struct config *b)
+{
+    for (size_t i = 0; i < a->device_count; i++) {
+        if (a->devices[i].reserve_bytes != b->devices[i].reserve_bytes)
+            return true;
+    }
+    return memcmp(&a->options, &b->options, sizeof(a->options)) != 0 ||
+           strcmp(a->client_socket, b->client_socket) != 0 ||
+           strcmp(a->control_socket, b->control_socket) != 0;
+}
+
+int broker_reload(struct broker *broker, char error[CONFIG_ERROR_BYTES])
+{
+    struct config_device devices[LIMIT_DEVICES];
+    size_t count = broker_config_devices(broker->gpu, devices);
+    struct config *config;
+    int r;
+
+    r = config_load(broker->config_path, broker->config_required, devices, count, &config, error);
+    if (r < 0)
+        return r;
+    r = configure(broker, config, error);
+    if (r < 0) {
+        (void) config_free(config);
+        return r;
+    }
+    if (reserve_changed(broker->config, config))
+        log_warning("Reserve=, sockets and times of [Broker] take effect at the next start");
+    (void) config_free(broker->config);
+    broker->config = config;
+    return 0;
+}
+
+bool broker_device_find(
+    const struct broker *broker, const uint8_t *uuid, size_t size, uint32_t *ret_index)
+{
+    for (uint32_t i = 0; i < broker->device_count; i++) {
+        if (size == 0 ||
+            (size == UUID_BYTES && memcmp(broker->devices[i].uuid, uuid, UUID_BYTES) == 0)) {
+            *ret_index = i;
+            return true;
+        }
+    }
+    return false;
+}

@@ -1,0 +1,76 @@
+/*
+ * The shell's middle: turns completions, deaths, time and messages into the core's events and
+ * carries out its actions. Sockets, sessions and operators stand around it.
+ *
+ * One thread, one event loop. Nothing here waits: driver calls that take long are the executor's.
+ */
+#pragma once
+
+#include "base/clock.h"
+#include "base/list.h"
+#include "daemon/client.h"
+#include "daemon/config.h"
+#include "daemon/executor.h"
+#include "daemon/session.h"
+
+struct event_base;
+
+struct broker_device {
+    uint8_t uuid[UUID_BYTES];
+    uint64_t granularity_bytes;
+    uint64_t free_bytes; /* as last observed */
+    bool healthy;        /* the driver's last call on it didn't fail */
+};
+
+struct broker {
+    struct event_base *base;
+    const struct clock *clock;
+    struct gpu *gpu;
+    struct config *config;
+    const char *config_path; /* borrowed */
+    bool config_required;
+    struct core *core;
+    struct executor *executor;
+    struct event *done_event, *tick_event;
+    uint64_t tick_at_ns; /* what the timer is set to */
+    uint64_t start_ns;
+    size_t device_count;
+    struct broker_device devices[LIMIT_DEVICES];
+    void *clients;        /* tsearch(3) tree of struct client, by id */
+    struct list sessions; /* struct session.link */
+    struct list doomed;   /* struct session.doomed_link: to be ended when the step is over */
+    size_t session_count, ungreeted_count;
+    struct core_actions actions;
+    const struct core_action *answer; /* to the event that is being asked, with its cookie */
+    struct core_action answer_copy;
+};
+
+/*
+ * Opens nothing: `base`, `clock` and `gpu` are borrowed, `config` is taken over on success.
+ * Registers the devices and applies the configuration. -errno, with one line in `error`.
+ */
+int broker_new(struct event_base *base, const struct clock *clock, struct gpu *gpu,
+    struct config *config, struct broker **ret, char error[CONFIG_ERROR_BYTES]) _must_check_;
+/* Ends every session, joins the executor. Accepts NULL, returns NULL. */
+struct broker *broker_free(struct broker *broker);
+
+/*
+ * Lets the core take one event and carries out what it asks for. Not from within an action: what
+ * ends there is doomed and ended by broker_settle().
+ */
+void broker_step(struct broker *broker, const struct core_event *event);
+/*
+ * The same for an event with an answer of its own (CLIENT_ADD, CONFIGURE, TENANT_SET): gives the
+ * answer, valid until the next step; NULL would mean that the core didn't answer.
+ */
+const struct core_action *broker_ask(struct broker *broker, struct core_event *event);
+/* Ends what is doomed and sets the timer. To be called last in every callback of the loop. */
+void broker_settle(struct broker *broker);
+
+/* Reads the configuration again; on failure the old one stays. -errno, with `error`. */
+int broker_reload(struct broker *broker, char error[CONFIG_ERROR_BYTES]) _must_check_;
+/* The device's index: the first one for an empty UUID. False when there is none. */
+bool broker_device_find(
+    const struct broker *broker, const uint8_t *uuid, size_t size, uint32_t *ret_index);
+/* Devices as the configuration wants to know them. */
+size_t broker_config_devices(const struct gpu *gpu, struct config_device devices[LIMIT_DEVICES]);

@@ -1,0 +1,73 @@
+/*
+ * Configuration: gmbd.conf and gmbd.conf.d/<name>.conf in the order of their names, as
+ * gmbd.conf(5) describes it. Loading gives a whole new configuration or an error that names file
+ * and line; there is no half of one.
+ *
+ * Not thread-safe. Reads files, so it may block as long as the disk does.
+ */
+#pragma once
+
+#include <sys/types.h>
+
+#include "base/log.h"
+#include "daemon/config_key.h"
+#include "daemon/identity.h"
+#include "daemon/uuid.h"
+
+#define CONFIG_ERROR_BYTES 640
+#define CONFIG_PATH_DEFAULT "/etc/gmbd/gmbd.conf"
+
+enum config_rule_type {
+    CONFIG_RULE_USER,
+    CONFIG_RULE_GROUP,
+    CONFIG_RULE_UNIT,
+    CONFIG_RULE_CGROUP,
+    CONFIG_RULE_MAX
+};
+
+struct config_rule {
+    enum config_rule_type type;
+    uint32_t tenant; /* index in tenants */
+    bool anyone;     /* User=* */
+    uint32_t id;     /* USER, GROUP */
+    char *pattern;   /* UNIT, CGROUP: fnmatch(3) */
+};
+
+/* A device as the driver knows it; the index is the core's. */
+struct config_device {
+    uint8_t uuid[UUID_BYTES];
+    uint64_t total_bytes;
+    uint64_t reserve_bytes; /* filled in by loading */
+};
+
+struct config {
+    char *client_socket, *control_socket;
+    bool has_control_group;
+    gid_t control_group;
+    enum log_level log_level;
+    struct core_options options;
+    size_t device_count;
+    struct config_device devices[LIMIT_DEVICES];
+    size_t tenant_count;
+    struct core_tenant_config *tenants;
+    size_t rule_count;
+    struct config_rule *rules; /* in the order of files and lines: the first that matches wins */
+    bool built_in;             /* no [Tenant] anywhere: one tenant for the daemon's own user */
+};
+
+/*
+ * Loads `path` and its drop-ins for the given devices (count and the first two members are read).
+ * A missing `path` is an error only if `required`. -errno, with one line in `error`.
+ */
+int config_load(const char *path, bool required, const struct config_device *devices,
+    size_t device_count, struct config **ret, char error[CONFIG_ERROR_BYTES]) _must_check_;
+/* The same from a text, as if it stood in a file `name`. */
+int config_load_text(const char *name, const char *text, size_t size,
+    const struct config_device *devices, size_t device_count, struct config **ret,
+    char error[CONFIG_ERROR_BYTES]) _must_check_;
+/* Accepts NULL, returns NULL. */
+struct config *config_free(struct config *config);
+
+/* The tenant of a process: false when no rule matches. */
+bool config_match(
+    const struct config *config, const struct identity *identity, uint32_t *ret_tenant);

@@ -1,0 +1,320 @@
+/* See control.h. Requests are answered from the core's views; changes go through its events. */
+#include "daemon/control.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <event2/event.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/log.h"
+#include "daemon/broker.h"
+#include "daemon/report.h"
+#include "proto/conn.h"
+
+struct operators {
+    struct broker *broker;
+    struct list list; /* struct operator.link */
+    size_t count;
+    struct report report; /* scratch of the one request at hand */
+};
+
+struct operator
+{
+    struct list link;
+    struct operators *operators;
+    struct conn *conn;
+    struct event *readable, *writable;
+    pid_t pid;
+    uid_t uid;
+};
+
+static void operator_free(struct operator* operator)
+{
+    list_remove(&operator->link);
+    operator->operators->count--;
+    if (operator->readable != NULL)
+        event_free(operator->readable);
+    if (operator->writable != NULL)
+        event_free(operator->writable);
+    (void) conn_free(operator->conn);
+    free(operator);
+}
+
+/* ------------------------------------------------------------------ requests */
+
+static void on_status(struct operator* operator, const Gmb__ControlRequest * request)
+{
+    (void) request;
+    report_status(operator->operators->broker, &operator->operators->report);
+}
+
+static void on_tenants(struct operator* operator, const Gmb__ControlRequest * request)
+{
+    report_tenants(operator->operators->broker, request->tenants_get->after,
+        &operator->operators->report);
+}
+
+static void on_clients(struct operator* operator, const Gmb__ControlRequest * request)
+{
+    report_clients(operator->operators->broker, request->clients_get->after,
+        &operator->operators->report);
+}
+
+static void on_leases(struct operator* operator, const Gmb__ControlRequest * request)
+{
+    report_leases(operator->operators->broker, request->leases_get->after,
+        &operator->operators->report);
+}
+
+/* Puts one assignment into the record: for one device, or for all. */
+static int assignment_apply(const struct broker *broker, const Gmb__TenantSet *set,
+    const Gmb__Assignment *assignment, struct core_tenant_config *tenant, struct report *report)
+{
+    char reason[CONFIG_REASON_BYTES];
+    uint32_t first = 0, end = (uint32_t) broker->device_count;
+    struct config_value value;
+    enum config_key key;
+
+    if (config_key_parse(assignment->key, &key) < 0) {
+        report_error(
+            report, GMB_STATUS_INVALID, GMB_LIMIT_NONE, "there is no key %s", assignment->key);
+        return -EINVAL;
+    }
+    if (config_value_parse(key, assignment->value, &value, reason) < 0) {
+        report_error(report, GMB_STATUS_INVALID, GMB_LIMIT_NONE, "%s", reason);
+        return -EINVAL;
+    }
+    if (set->device.len > 0 && !config_key_is_memory(key)) {
+        report_error(report, GMB_STATUS_INVALID, GMB_LIMIT_NONE,
+            "%s doesn't differ between devices", assignment->key);
+        return -EINVAL;
+    }
+    if (!config_key_is_memory(key)) {
+        config_value_apply(tenant, key, &value, 0, 0);
+        return 0;
+    }
+    if (set->device.len > 0) {
+        if (!broker_device_find(broker, set->device.data, set->device.len, &first)) {
+            report_error(report, GMB_STATUS_NOT_FOUND, GMB_LIMIT_NONE, "there is no such device");
+            return -ENOENT;
+        }
+        end = first + 1;
+    }
+    for (uint32_t i = first; i < end; i++) {
+        struct core_device_view view = {0};
+
+        (void) core_device_get(broker->core, i, &view);
+        config_value_apply(tenant, key, &value, i, sub_saturate(view.total, view.reserve));
+    }
+    return 0;
+}
+
+static void on_set(struct operator* operator, const Gmb__ControlRequest * request)
+{
+    const Gmb__TenantSet *set = request->tenant_set;
+    struct operators *operators = operator->operators;
+    struct broker *broker = operators->broker;
+    struct core_tenant_config tenant;
+    struct core_event event = {
+        .type = CORE_EVENT_TENANT_SET,
+        .tenant_set.tenant = &tenant,
+        .tenant_set.expected_revision = set->expected_revision,
+    };
+    const struct core_action *answer;
+    uint32_t index;
+
+    if (!core_tenant_find(broker->core, set->tenant, &index) ||
+        !core_tenant_config_get(broker->core, index, &tenant)) {
+        report_error(&operators->report, GMB_STATUS_NOT_FOUND, GMB_LIMIT_NONE,
+            "there is no tenant %s", set->tenant);
+        return;
+    }
+    if (set->n_assignments == 0) {
+        report_error(
+            &operators->report, GMB_STATUS_INVALID, GMB_LIMIT_NONE, "nothing is to be set");
+        return;
+    }
+    for (size_t i = 0; i < set->n_assignments; i++) {
+        if (assignment_apply(broker, set, set->assignments[i], &tenant, &operators->report) < 0)
+            return;
+    }
+    answer = broker_ask(broker, &event);
+    if (answer == NULL || answer->type != CORE_ACTION_CONFIGURED) {
+        report_error(&operators->report,
+            answer != NULL ? answer->refuse.status : GMB_STATUS_INTERNAL,
+            answer != NULL ? answer->refuse.limit : GMB_LIMIT_NONE, "%s",
+            answer != NULL ? answer->refuse.text : "the core gave no answer");
+        return;
+    }
+    for (size_t i = 0; i < set->n_assignments; i++)
+        log_notice("uid %u (pid %d) set %s=%s of tenant %s", (unsigned) operator->uid,
+            (int) operator->pid, set->assignments[i]->key, set->assignments[i]->value, set->tenant);
+    report_tenant_changed(broker, index, &operators->report);
+}
+
+static void on_reload(struct operator* operator, const Gmb__ControlRequest * request)
+{
+    struct operators *operators = operator->operators;
+    char error[CONFIG_ERROR_BYTES];
+
+    (void) request;
+    if (broker_reload(operators->broker, error) < 0) {
+        log_error("reload by uid %u refused, the configuration stays as it was: %s",
+            (unsigned) operator->uid, error);
+        report_error(&operators->report, GMB_STATUS_INVALID, GMB_LIMIT_NONE, "%s", error);
+        return;
+    }
+    log_notice(
+        "configuration reloaded by uid %u (pid %d)", (unsigned) operator->uid, (int) operator->pid);
+    report_reloaded(operators->broker, &operators->report);
+}
+
+#define BODY_MAX (GMB__CONTROL_REQUEST__BODY_RELOAD + 1)
+static_assert(GMB__CONTROL_REQUEST__BODY_STATUS_GET == 2 && BODY_MAX == 8, "every body is handled");
+
+static void (*const handlers[BODY_MAX])(
+    struct operator* operator, const Gmb__ControlRequest * request) = {
+    [GMB__CONTROL_REQUEST__BODY_STATUS_GET] = on_status,
+    [GMB__CONTROL_REQUEST__BODY_TENANTS_GET] = on_tenants,
+    [GMB__CONTROL_REQUEST__BODY_CLIENTS_GET] = on_clients,
+    [GMB__CONTROL_REQUEST__BODY_LEASES_GET] = on_leases,
+    [GMB__CONTROL_REQUEST__BODY_TENANT_SET] = on_set,
+    [GMB__CONTROL_REQUEST__BODY_RELOAD] = on_reload,
+};
+
+/* -EBADMSG for what is no request; else what sending the reply gave. */
+static int request_serve(struct operator* operator, const uint8_t * bytes, size_t size)
+{
+    Gmb__ControlRequest *request;
+    Gmb__ControlReply *reply = &operator->operators->report.message;
+    int r;
+
+    r = frame_decode_request(bytes, size, &request);
+    if (r < 0) {
+        report_error(&operator->operators->report, GMB_STATUS_PROTOCOL, GMB_LIMIT_NONE,
+            "the frame is no valid request");
+        r = conn_send_consume(operator->conn, &reply->base, NULL);
+        return r < 0 ? r : -EBADMSG;
+    }
+    handlers[request->body_case](operator, request);
+    reply->id = request->id;
+    r = conn_send_consume(operator->conn, &reply->base, NULL);
+    frame_message_free(&request->base);
+    return r;
+}
+
+/* ------------------------------------------------------------------ events */
+
+static int operator_read(struct operator* operator)
+{
+    _cleanup_fdset_ struct fdset fds;
+    const uint8_t *bytes;
+    size_t size;
+    int r = 0;
+
+    fds.count = 0;
+    for (unsigned i = 0; i < LIMIT_READ_BURST && r == 0 && conn_queued(operator->conn) == 0; i++) {
+        r = conn_receive(operator->conn, &bytes, &size, &fds);
+        if (r == 0 && fds.count > 0)
+            r = -EBADMSG;
+        if (r == 0)
+            r = request_serve(operator, bytes, size);
+    }
+    return r == -EAGAIN ? 0 : r;
+}
+
+/* Reads on when nothing waits to be sent; ends the connection on any error. */
+static void operator_go_on(struct operator* operator, int r)
+{
+    if (r < 0) {
+        if (r != -ECONNRESET && r != -EPIPE)
+            log_info("dropped operator pid %d (uid %u): %s", (int) operator->pid,
+                (unsigned) operator->uid, strerror(-r));
+        operator_free(operator);
+    } else if (conn_wants_write(operator->conn)) {
+        (void) event_del(operator->readable);
+        (void) event_add(operator->writable, NULL);
+    } else {
+        (void) event_add(operator->readable, NULL);
+    }
+}
+
+static void on_readable(evutil_socket_t fd, short what, void *data)
+{
+    struct operator* operator= data;
+    struct broker *broker = operator->operators->broker;
+
+    (void) fd;
+    (void) what;
+    operator_go_on(operator, operator_read(operator));
+    broker_settle(broker);
+}
+
+static void on_writable(evutil_socket_t fd, short what, void *data)
+{
+    struct operator* operator= data;
+
+    (void) fd;
+    (void) what;
+    operator_go_on(operator, conn_flush(operator->conn));
+}
+
+/* ------------------------------------------------------------------ life */
+
+int operators_new(struct broker *broker, struct operators **ret)
+{
+    struct operators *operators = calloc(1, sizeof(*operators));
+
+    if (operators == NULL)
+        return -ENOMEM;
+    operators->broker = broker;
+    list_init(&operators->list);
+    *ret = operators;
+    return 0;
+}
+
+struct operators *operators_free(struct operators *operators)
+{
+    if (operators == NULL)
+        return NULL;
+    list_for_each_safe(operator, & operators->list, struct operator, link) operator_free(operator);
+    free(operators);
+    return NULL;
+}
+
+int operators_add_consume(struct operators *operators, int fd)
+{
+    _cleanup_close_ int owned = fd;
+    struct ucred cred = {.pid = -1, .uid = (uid_t) -1};
+    socklen_t length = sizeof(cred);
+    struct operator* operator;
+    int r;
+
+    if (operators->count >= LIMIT_OPERATORS)
+        return -EUSERS;
+    operator= calloc(1, sizeof(*operator));
+    if (operator== NULL)
+        return -ENOMEM;
+    (void) getsockopt(owned, SOL_SOCKET, SO_PEERCRED, &cred, &length);
+    operator->operators = operators;
+    operator->pid = cred.pid;
+    operator->uid = cred.uid;
+    list_init(&operator->link);
+    list_append(&operators->list, &operator->link);
+    operators->count++;
+    r = conn_new_consume(TAKE_FD(owned), &operator->conn);
+    if (r == 0) {
+        struct event_base *base = operators->broker->base;
+
+        fd = conn_fd(operator->conn);
+        operator->readable = event_new(base, fd, EV_READ | EV_PERSIST, on_readable, operator);
+        operator->writable = event_new(base, fd, EV_WRITE, on_writable, operator);
+        if (operator->readable == NULL || operator->writable == NULL ||
+            event_add(operator->readable, NULL) < 0)
+            r = -ENOMEM;
+    }
+    if (r < 0)
+        operator_free(operator);
+    return r;
+}

@@ -1,0 +1,392 @@
+/*
+ * Queues are chains through the jobs themselves, and a chunk's job is part of its record, so that
+ * giving back memory can never fail for want of memory. Records are allocated in pages that never
+ * move: a worker thread may use one while the table grows.
+ *
+ * A completion is announced by an eventfd; the loop takes the whole chain with one lock.
+ */
+#include "daemon/executor.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+
+#define PAGE_CHUNKS 1024
+#define PAGES (LIMIT_CHUNKS_TOTAL / PAGE_CHUNKS)
+/* Looks at one device that can be on their way at once; a core has one or two. */
+#define OBSERVES 16
+
+struct job {
+    struct job *next;
+    uint8_t type, device;
+    int result;
+    uint32_t generation;
+    union {
+        uint32_t chunk;      /* CREATE, RELEASE */
+        uint64_t free_bytes; /* OBSERVE */
+    };
+    char *text; /* of a failure; owned */
+};
+
+struct record {
+    struct job job;
+    struct gpu_chunk gpu; /* zero: none */
+};
+
+struct chain {
+    struct job *first, **last;
+};
+
+struct worker {
+    struct executor *executor;
+    const struct gpu_device *device;
+    pthread_t thread;
+    bool started, stop;
+    pthread_mutex_t mutex;
+    pthread_cond_t more;
+    struct chain jobs;
+    struct job observes[OBSERVES];
+    uint32_t observes_used; /* bit mask, the loop's */
+};
+
+struct executor {
+    struct gpu *gpu;
+    int event_fd;
+    struct record *pages[PAGES];
+    pthread_mutex_t done_mutex;
+    struct chain done;  /* under done_mutex */
+    struct chain taken; /* the loop's */
+    size_t worker_count;
+    struct worker workers[];
+};
+
+static void chain_init(struct chain *chain)
+{
+    chain->first = NULL;
+    chain->last = &chain->first;
+}
+
+static void chain_append(struct chain *chain, struct job *job)
+{
+    job->next = NULL;
+    *chain->last = job;
+    chain->last = &job->next;
+}
+
+static struct job *chain_take(struct chain *chain)
+{
+    struct job *job = chain->first;
+
+    if (job != NULL) {
+        chain->first = job->next;
+        if (chain->first == NULL)
+            chain->last = &chain->first;
+    }
+    return job;
+}
+
+static struct record *record_find(const struct executor *executor, uint32_t chunk)
+{
+    struct record *page = chunk < LIMIT_CHUNKS_TOTAL ? executor->pages[chunk / PAGE_CHUNKS] : NULL;
+
+    return page != NULL ? &page[chunk % PAGE_CHUNKS] : NULL;
+}
+
+/* ------------------------------------------------------------------ worker threads */
+
+static void job_finish(struct executor *executor, struct job *job)
+{
+    bool first;
+
+    (void) pthread_mutex_lock(&executor->done_mutex);
+    first = executor->done.first == NULL;
+    chain_append(&executor->done, job);
+    (void) pthread_mutex_unlock(&executor->done_mutex);
+    if (first)
+        (void) eventfd_write(executor->event_fd, 1);
+}
+
+static void job_run(struct worker *worker, struct job *job)
+{
+    struct gpu *gpu = worker->executor->gpu;
+    struct gpu_error error = {0};
+
+    switch ((enum executor_job_type) job->type) {
+    case EXECUTOR_JOB_CREATE: {
+        struct record *record = container_of(job, struct record, job);
+        uint64_t bytes = record->gpu.bytes;
+
+        record->gpu = (struct gpu_chunk){0};
+        job->result = gpu->ops->chunk_create(gpu, worker->device, bytes, &record->gpu, &error);
+        break;
+    }
+    case EXECUTOR_JOB_RELEASE:
+        job->result =
+            gpu->ops->chunk_release(gpu, &container_of(job, struct record, job)->gpu, &error);
+        break;
+    case EXECUTOR_JOB_OBSERVE: {
+        struct gpu_memory memory = {0};
+
+        job->result = gpu->ops->memory_info(gpu, worker->device, &memory, &error);
+        job->free_bytes = memory.free_bytes;
+        break;
+    }
+    case EXECUTOR_JOB_MAX:
+        break;
+    }
+    if (job->result != 0)
+        job->text = strdup(error.text); /* no memory: a failure without a sentence */
+}
+
+static void *worker_main(void *data)
+{
+    struct worker *worker = data;
+
+    for (;;) {
+        struct job *job;
+
+        (void) pthread_mutex_lock(&worker->mutex);
+        while (worker->jobs.first == NULL && !worker->stop)
+            (void) pthread_cond_wait(&worker->more, &worker->mutex);
+        job = worker->stop ? NULL : chain_take(&worker->jobs);
+        (void) pthread_mutex_unlock(&worker->mutex);
+        if (job == NULL)
+            return NULL;
+        job_run(worker, job);
+        job_finish(worker->executor, job);
+    }
+}
+
+/* ------------------------------------------------------------------ life */
+
+static void worker_stop(struct worker *worker)
+{
+    if (!worker->started)
+        return;
+    (void) pthread_mutex_lock(&worker->mutex);
+    worker->stop = true;
+    (void) pthread_cond_signal(&worker->more);
+    (void) pthread_mutex_unlock(&worker->mutex);
+    (void) pthread_join(worker->thread, NULL);
+}
+
+static void record_release(struct executor *executor, struct record *record)
+{
+    struct gpu_error error;
+
+    free(record->job.text);
+    if (record->gpu.device != NULL)
+        (void) executor->gpu->ops->chunk_release(executor->gpu, &record->gpu, &error);
+}
+
+struct executor *executor_free(struct executor *executor)
+{
+    if (executor == NULL)
+        return NULL;
+    for (size_t i = 0; i < executor->worker_count; i++) {
+        struct worker *worker = &executor->workers[i];
+
+        worker_stop(worker);
+        (void) pthread_mutex_destroy(&worker->mutex);
+        (void) pthread_cond_destroy(&worker->more);
+        for (size_t k = 0; k < OBSERVES; k++)
+            free(worker->observes[k].text);
+    }
+    for (size_t i = 0; i < PAGES; i++) {
+        for (size_t k = 0; executor->pages[i] != NULL && k < PAGE_CHUNKS; k++)
+            record_release(executor, &executor->pages[i][k]);
+        free(executor->pages[i]);
+    }
+    (void) pthread_mutex_destroy(&executor->done_mutex);
+    close_fd(&executor->event_fd);
+    free(executor);
+    return NULL;
+}
+
+int executor_new(struct gpu *gpu, struct executor **ret)
+{
+    struct executor *executor;
+    int r = 0;
+
+    executor = calloc(1, sizeof(*executor) + gpu->device_count * sizeof(struct worker));
+    if (executor == NULL)
+        return -ENOMEM;
+    executor->gpu = gpu;
+    chain_init(&executor->done);
+    chain_init(&executor->taken);
+    (void) pthread_mutex_init(&executor->done_mutex, NULL);
+    executor->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (executor->event_fd < 0)
+        r = -errno;
+    for (size_t i = 0; r == 0 && i < gpu->device_count; i++) {
+        struct worker *worker = &executor->workers[i];
+
+        *worker = (struct worker){.executor = executor, .device = gpu->devices[i]};
+        chain_init(&worker->jobs);
+        (void) pthread_mutex_init(&worker->mutex, NULL);
+        (void) pthread_cond_init(&worker->more, NULL);
+        executor->worker_count++;
+        r = -pthread_create(&worker->thread, NULL, worker_main, worker);
+        worker->started = r == 0;
+    }
+    if (r < 0) {
+        (void) executor_free(executor);
+        return r;
+    }
+    *ret = executor;
+    return 0;
+}
+
+/* ------------------------------------------------------------------ the loop's side */
+
+int executor_fd(const struct executor *executor)
+{
+    return executor->event_fd;
+}
+
+static void job_give(struct worker *worker, struct job *job)
+{
+    (void) pthread_mutex_lock(&worker->mutex);
+    chain_append(&worker->jobs, job);
+    (void) pthread_cond_signal(&worker->more);
+    (void) pthread_mutex_unlock(&worker->mutex);
+}
+
+static struct record *record_make(struct executor *executor, uint32_t chunk)
+{
+    struct record **page = &executor->pages[chunk / PAGE_CHUNKS];
+
+    if (*page == NULL)
+        *page = calloc(PAGE_CHUNKS, sizeof(struct record));
+    return *page != NULL ? &(*page)[chunk % PAGE_CHUNKS] : NULL;
+}
+
+/* A create that found no memory for its record: its completion stands alone. */
+static void create_fail(struct executor *executor, const struct job *like)
+{
+    struct job *job = malloc(sizeof(*job));
+
+    if (job == NULL)
+        abort(); /* 48 bytes: nothing of the daemon works any more, and systemd restarts it */
+    *job = *like;
+    job->result = -ENOMEM;
+    job_finish(executor, job);
+}
+
+void executor_create(
+    struct executor *executor, uint32_t device, uint32_t chunk, uint32_t generation, uint64_t bytes)
+{
+    struct record *record = record_make(executor, chunk);
+    struct job job = {
+        .type = EXECUTOR_JOB_CREATE,
+        .device = (uint8_t) device,
+        .generation = generation,
+        .chunk = chunk,
+    };
+
+    if (record == NULL) {
+        create_fail(executor, &job);
+        return;
+    }
+    record->job = job;
+    record->gpu = (struct gpu_chunk){.bytes = bytes};
+    job_give(&executor->workers[device], &record->job);
+}
+
+void executor_release(
+    struct executor *executor, uint32_t device, uint32_t chunk, uint32_t generation)
+{
+    struct record *record = record_find(executor, chunk);
+
+    record->job = (struct job){
+        .type = EXECUTOR_JOB_RELEASE,
+        .device = (uint8_t) device,
+        .generation = generation,
+        .chunk = chunk,
+    };
+    job_give(&executor->workers[device], &record->job);
+}
+
+void executor_observe(struct executor *executor, uint32_t device)
+{
+    struct worker *worker = &executor->workers[device];
+    unsigned slot = (unsigned) __builtin_ffs((int) ~worker->observes_used) - 1;
+    struct job *job;
+
+    if (slot >= OBSERVES)
+        return; /* more are on their way than a core ever asks for; those answer for this one */
+    job = &worker->observes[slot];
+    worker->observes_used |= 1u << slot;
+    *job = (struct job){.type = EXECUTOR_JOB_OBSERVE, .device = (uint8_t) device};
+    job_give(worker, job);
+}
+
+/* Gives the job's memory back to whoever it belongs to. */
+static void job_retire(struct executor *executor, struct job *job)
+{
+    struct worker *worker = &executor->workers[job->device];
+    struct record *record;
+
+    free(TAKE_PTR(job->text));
+    if (job->type == EXECUTOR_JOB_OBSERVE) {
+        worker->observes_used &= ~(1u << (job - worker->observes));
+        return;
+    }
+    record = record_find(executor, job->chunk);
+    if (record == NULL || job != &record->job)
+        free(job);
+}
+
+bool executor_take(struct executor *executor, struct executor_done *ret)
+{
+    struct job *job = chain_take(&executor->taken);
+
+    if (job == NULL) {
+        eventfd_t count;
+
+        (void) eventfd_read(executor->event_fd, &count);
+        (void) pthread_mutex_lock(&executor->done_mutex);
+        if (executor->done.first != NULL) {
+            executor->taken = executor->done;
+            chain_init(&executor->done);
+        }
+        (void) pthread_mutex_unlock(&executor->done_mutex);
+        job = chain_take(&executor->taken);
+        if (job == NULL)
+            return false;
+    }
+    *ret = (struct executor_done){
+        .type = (enum executor_job_type) job->type,
+        .device = job->device,
+        .generation = job->generation,
+        .result = job->result,
+    };
+    if (job->type == EXECUTOR_JOB_OBSERVE)
+        ret->free_bytes = job->free_bytes;
+    else
+        ret->chunk = job->chunk;
+    if (job->text != NULL)
+        (void) snprintf(ret->text, sizeof(ret->text), "%s", job->text);
+    job_retire(executor, job);
+    return true;
+}
+
+int executor_export(struct executor *executor, uint32_t chunk, uint32_t generation, int *ret_fd,
+    struct gpu_error *error)
+{
+    struct record *record = record_find(executor, chunk);
+    struct gpu_shareable shareable;
+    int r;
+
+    if (record == NULL || record->gpu.device == NULL || record->job.generation != generation) {
+        *error = (struct gpu_error){.text = "the chunk is gone"};
+        return -ESTALE;
+    }
+    r = executor->gpu->ops->chunk_export(executor->gpu, &record->gpu, &shareable, error);
+    if (r < 0)
+        return r;
+    *ret_fd = shareable.fd;
+    return 0;
+}

@@ -1,0 +1,147 @@
+/*
+ * One frame at a time. The fds of a frame live in the broker from their export to their sendmsg(2);
+ * between, nothing of them is kept.
+ */
+#include "daemon/grant.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/broker.h"
+#include "daemon/request.h"
+
+int grant_add(struct session *session, const struct core_action *action)
+{
+    struct grant *grant = malloc(sizeof(*grant));
+
+    if (grant == NULL)
+        return -ENOMEM;
+    *grant = (struct grant){
+        .request = action->request,
+        .lease = action->grant.lease,
+        .next = action->grant.first,
+        .end = action->grant.first + action->grant.count,
+        .total = action->grant.first + action->grant.count,
+    };
+    list_init(&grant->link);
+    list_append(&session->grants, &grant->link);
+    return 0;
+}
+
+static void grant_remove(struct grant *grant)
+{
+    list_remove(&grant->link);
+    free(grant);
+}
+
+bool grant_pending(const struct session *session, core_id lease)
+{
+    list_for_each(grant, &session->grants, struct grant, link)
+    {
+        if (grant->lease == lease)
+            return true;
+    }
+    return false;
+}
+
+void grant_remove_all(struct session *session)
+{
+    list_for_each_safe(grant, &session->grants, struct grant, link) grant_remove(grant);
+}
+
+/* Exports the next chunks into `fds` and `chunks`. As many as one frame takes. */
+static int chunks_export(struct session *session, const struct grant *grant, Gmb__Chunk *chunks,
+    struct fdset *fds, char reason[LIMIT_TEXT_BYTES])
+{
+    struct broker *broker = session->broker;
+    uint32_t count = MIN(grant->end - grant->next, (uint32_t) LIMIT_FRAME_FDS);
+
+    for (uint32_t i = 0; i < count; i++) {
+        struct gpu_error error = {0};
+        uint32_t number, generation;
+        int fd, r = -ESTALE;
+
+        if (core_lease_chunk(broker->core, grant->lease, grant->next + i, &number, &generation))
+            r = executor_export(broker->executor, number, generation, &fd, &error);
+        /* Chunks that got their fd go out now; the others follow when there are fds again. */
+        if ((r == -EMFILE || r == -ENFILE) && i > 0)
+            return 0;
+        if (r == -EMFILE || r == -ENFILE)
+            return -EAGAIN;
+        if (r < 0) {
+            (void) snprintf(reason, LIMIT_TEXT_BYTES,
+                "chunk %u of lease %llu can't be exported: %.150s", grant->next + i,
+                (unsigned long long) grant->lease, error.text);
+            return r;
+        }
+        gmb__chunk__init(&chunks[i]);
+        chunks[i].number = number;
+        chunks[i].generation = generation;
+        r = fdset_consume(fds, fd);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+static int frame_send(struct session *session, struct grant *grant,
+    const struct core_lease_view *lease, char reason[LIMIT_TEXT_BYTES])
+{
+    _cleanup_fdset_ struct fdset fds;
+    Gmb__BrokerMessage message = GMB__BROKER_MESSAGE__INIT;
+    Gmb__Grant body = GMB__GRANT__INIT;
+    Gmb__Chunk chunks[LIMIT_FRAME_FDS], *pointers[LIMIT_FRAME_FDS];
+    uint32_t first = grant->next;
+    int r;
+
+    fds.count = 0;
+    r = chunks_export(session, grant, chunks, &fds, reason);
+    if (r < 0)
+        return r;
+    for (size_t i = 0; i < fds.count; i++)
+        pointers[i] = &chunks[i];
+    grant->next += (uint32_t) fds.count;
+    body.lease = grant->lease;
+    body.first_chunk = first;
+    body.total_chunks = grant->total;
+    body.chunk_bytes = lease->chunk_bytes;
+    body.handle_type = GMB__HANDLE_TYPE__HANDLE_TYPE_POSIX_FD;
+    body.n_chunks = fds.count;
+    body.chunks = pointers;
+    body.device.data = session->broker->devices[lease->device].uuid;
+    body.device.len = UUID_BYTES;
+    message.id = grant->request;
+    message.body_case = GMB__BROKER_MESSAGE__BODY_GRANT;
+    message.grant = &body;
+    r = conn_send_consume(session->conn, &message.base, &fds);
+    if (r < 0)
+        (void) snprintf(reason, LIMIT_TEXT_BYTES, "a grant can't be sent: %s", strerror(-r));
+    return r;
+}
+
+int grant_pump(struct session *session, char reason[LIMIT_TEXT_BYTES])
+{
+    struct grant *grant = list_first(&session->grants, struct grant, link);
+    struct core_lease_view lease;
+    struct request *request;
+    int r;
+
+    if (grant == NULL || conn_queued(session->conn) > 0)
+        return 0;
+    if (!core_lease_get(session->broker->core, grant->lease, &lease)) {
+        (void) snprintf(reason, LIMIT_TEXT_BYTES, "lease %llu vanished while it was being sent",
+            (unsigned long long) grant->lease);
+        return -ESTALE;
+    }
+    r = frame_send(session, grant, &lease, reason);
+    if (r < 0)
+        return r;
+    if (grant->next == grant->end) {
+        request = request_find(session, grant->request);
+        if (request != NULL)
+            request_remove(session, request);
+        grant_remove(grant);
+    }
+    return 0;
+}

@@ -1,0 +1,43 @@
+/*
+ * Who is at the other end of a socket, by the kernel's word alone: nothing that the peer sends or
+ * has in its environment counts.
+ */
+#pragma once
+
+#include <sys/types.h>
+
+#include "base/limits.h"
+#include "base/macro.h"
+
+/* PATH_MAX bounds a cgroup's path; more groups than this are not looked at. */
+#define IDENTITY_GROUPS 1024
+
+struct identity {
+    pid_t pid;
+    uid_t uid;
+    gid_t gid;
+    size_t group_count;
+    gid_t *groups; /* supplementary */
+    int pidfd;     /* of the process that connected, whatever became of its pid since */
+    char *cgroup;  /* path in the unified hierarchy; "" where there is none */
+    char *unit;    /* systemd unit; "" outside of one */
+};
+
+#define IDENTITY_NONE ((struct identity){.pidfd = -1})
+#define _cleanup_identity_ _cleanup_(identity_clear)
+
+/*
+ * Identity of the process that connected `fd`, a connected AF_UNIX socket. -ESRCH when that process
+ * is gone, or when its pid may have passed to another one since; other -errno. Doesn't block.
+ */
+int identity_read(int fd, struct identity *ret) _must_check_;
+/* Frees and closes what is left; idempotent. */
+void identity_clear(struct identity *identity);
+
+bool identity_in_group(const struct identity *identity, gid_t gid);
+
+/* Field 22 of a /proc/PID/stat line, in clock ticks since boot. -EBADMSG if it is not one. */
+int identity_parse_start(const char *stat_line, uint64_t *ret_ticks) _must_check_;
+/* The path behind `0::` in the text of /proc/PID/cgroup, the caller's; "" when there is none.
+ * -ENOMEM. */
+int identity_parse_cgroup(const char *text, char **ret_path) _must_check_;

@@ -1,0 +1,193 @@
+/*
+ * gmbd: options, driver, configuration, sockets, loop. What goes wrong before the loop is said in
+ * one sentence and ends with status 1; in the loop nothing that a peer does ends it.
+ */
+#include <errno.h>
+#include <event2/event.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <systemd/sd-daemon.h>
+
+#include "base/log.h"
+#include "daemon/broker.h"
+#include "daemon/options.h"
+#include "daemon/server.h"
+#include "daemon/signals.h"
+
+/* Everything that main() owns; parts that weren't made are NULL. */
+struct program {
+    struct options options;
+    struct gpu *gpu;
+    struct config *config; /* until the broker owns it */
+    struct event_base *base;
+    struct broker *broker;
+    struct server *server;
+    struct signals *signals;
+};
+
+static void program_clear(struct program *program)
+{
+    (void) signals_free(program->signals);
+    (void) server_free(program->server);
+    (void) broker_free(program->broker);
+    (void) config_free(program->config);
+    if (program->base != NULL)
+        event_base_free(program->base);
+    (void) gpu_close(program->gpu);
+}
+
+/* Each client costs two fds, each frame of a grant up to 128 for a moment. */
+static void fd_limit_raise(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur == limit.rlim_max)
+        return;
+    limit.rlim_cur = limit.rlim_max;
+    if (setrlimit(RLIMIT_NOFILE, &limit) < 0)
+        log_warning("cannot raise the number of open files: %s", strerror(errno));
+}
+
+static int driver_open(struct program *program)
+{
+    const struct options *options = &program->options;
+    enum gpu_driver driver = options->driver_auto ? GPU_DRIVER_CUDA : options->driver;
+    struct gpu_error error = {0};
+    int r = gpu_open(driver, GPU_ROLE_BROKER, &program->gpu, &error);
+
+    if (r < 0) {
+        log_error("no GPU driver: tried %s: %s%s", gpu_driver_name(driver),
+            error.text[0] != '\0' ? error.text : strerror(-r),
+            driver == GPU_DRIVER_CUDA ? "; --gpu=sim runs on a simulated GPU" : "");
+        return r;
+    }
+    if (program->gpu->device_count == 0) {
+        log_error("the driver %s has no device", gpu_driver_name(driver));
+        return -ENODEV;
+    }
+    for (size_t i = 0; i < program->gpu->device_count; i++) {
+        if (!program->gpu->devices[i]->vmm || !program->gpu->devices[i]->posix_fd) {
+            log_error(
+                "device %s can't share memory by file descriptor", program->gpu->devices[i]->uuid);
+            return -EOPNOTSUPP;
+        }
+    }
+    return 0;
+}
+
+static int configuration_load(struct program *program)
+{
+    const struct options *options = &program->options;
+    struct config_device devices[LIMIT_DEVICES];
+    char error[CONFIG_ERROR_BYTES];
+    size_t count = broker_config_devices(program->gpu, devices);
+    int r;
+
+    r = config_load(options->config != NULL ? options->config : CONFIG_PATH_DEFAULT,
+        options->config != NULL, devices, count, &program->config, error);
+    if (r < 0) {
+        log_error("configuration refused: %s", error);
+        return r;
+    }
+    log_set_level(options->has_log_level ? options->log_level : program->config->log_level);
+    if (program->config->built_in)
+        log_warning("no [Tenant] is configured: only uid %u may take leases, without limits",
+            (unsigned) geteuid());
+    return 0;
+}
+
+/* Each socket is systemd's if it passed one by that name, else bound here. */
+static int sockets_open(
+    const struct program *program, struct listen_socket *client, struct listen_socket *control)
+{
+    const struct config *config = program->broker->config;
+    const struct options *options = &program->options;
+    gid_t group = config->has_control_group ? config->control_group : (gid_t) -1;
+    char error[LISTEN_ERROR_BYTES];
+    int r;
+
+    r = listen_activated("client", client, error);
+    if (r == 0)
+        r = listen_bind(
+            options->client_socket != NULL ? options->client_socket : config->client_socket, 0666,
+            (gid_t) -1, client, error);
+    if (r >= 0)
+        r = listen_activated("control", control, error);
+    if (r == 0 && control->fd < 0)
+        r = listen_bind(
+            options->control_socket != NULL ? options->control_socket : config->control_socket,
+            0660, group, control, error);
+    if (r < 0) {
+        listen_close(client);
+        log_error("%s", error);
+        return r;
+    }
+    return 0;
+}
+
+static int program_start(struct program *program)
+{
+    struct listen_socket client = LISTEN_SOCKET_NONE, control = LISTEN_SOCKET_NONE;
+    const struct options *options = &program->options;
+    char error[CONFIG_ERROR_BYTES];
+    int r;
+
+    program->base = event_base_new();
+    if (program->base == NULL) {
+        log_error("no event loop: %s", strerror(errno));
+        return -ENOMEM;
+    }
+    r = broker_new(
+        program->base, &clock_monotonic, program->gpu, program->config, &program->broker, error);
+    if (r < 0) {
+        log_error("cannot start: %s", error);
+        return r;
+    }
+    program->config = NULL; /* the broker's now */
+    program->broker->config_path = options->config != NULL ? options->config : CONFIG_PATH_DEFAULT;
+    program->broker->config_required = options->config != NULL;
+    r = sockets_open(program, &client, &control);
+    if (r < 0)
+        return r;
+    r = server_new_consume(program->broker, &client, &control, &program->server);
+    if (r == 0)
+        r = signals_new(program->broker, &program->signals);
+    if (r < 0)
+        log_error("cannot serve: %s", strerror(-r));
+    return r;
+}
+
+static int program_run(struct program *program)
+{
+    log_notice("ready: driver %s, %zu devices, %zu tenants", gpu_driver_name(program->gpu->driver),
+        program->gpu->device_count, program->broker->config->tenant_count);
+    (void) sd_notify(0, "READY=1\nSTATUS=Running");
+    if (event_base_dispatch(program->base) < 0) {
+        log_error("the event loop failed: %s", strerror(errno));
+        return -EIO;
+    }
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    struct program program = {0};
+    int r = options_parse(argc, argv, &program.options);
+
+    if (r != OPTIONS_RUN)
+        return r == OPTIONS_DONE ? EXIT_SUCCESS : EXIT_FAILURE;
+    fd_limit_raise();
+    r = driver_open(&program);
+    if (r == 0)
+        r = configuration_load(&program);
+    if (r == 0 && program.options.check_config) {
+        (void) printf("the configuration is valid: %zu tenants\n", program.config->tenant_count);
+    } else if (r == 0) {
+        r = program_start(&program);
+        if (r == 0)
+            r = program_run(&program);
+    }
+    program_clear(&program);
+    return r < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,328 @@
+/*
+ * A table says for each state which messages are allowed and who handles them. What is not allowed
+ * ends the connection: a peer that is out of step can't be brought back into it.
+ */
+#include "daemon/message.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/size.h"
+#include "daemon/broker.h"
+#include "daemon/grant.h"
+#include "daemon/request.h"
+#include "daemon/text.h"
+
+#define PROTOCOL_VERSION 1
+/* Refusals of one client that are logged. */
+#define REFUSAL_LINES 20
+#define REFUSAL_INTERVAL_NS (5 * NSEC_PER_SEC)
+
+/* ------------------------------------------------------------------ out */
+
+void message_send(struct session *session, Gmb__BrokerMessage *message)
+{
+    int r;
+
+    if (session->state == SESSION_DOOMED)
+        return;
+    r = conn_send_consume(session->conn, &message->base, NULL);
+    if (r == -EXFULL)
+        session_doom(session, "it doesn't read its answers");
+    else if (r == -EPIPE || r == -ECONNRESET)
+        session_doom(session, NULL);
+    else if (r < 0)
+        session_doom(session, strerror(-r));
+}
+
+static void refusal_log(
+    struct session *session, enum gmb_status status, enum gmb_limit limit, const char *text)
+{
+    const struct client *client = session->client;
+    uint64_t now = clock_now(session->broker->clock);
+    uint32_t held;
+
+    if (!ratelimit_pass(&session->refusals, now, REFUSAL_INTERVAL_NS, REFUSAL_LINES, &held))
+        return;
+    if (held > 0)
+        log_info("client %llu: %u more refusals",
+            client != NULL ? (unsigned long long) client->id : 0, held);
+    if (client != NULL)
+        log_info("refused client %llu (tenant %s, pid %d): %s, limit %s: %s",
+            (unsigned long long) client->id, client->tenant, (int) client->identity.pid,
+            status_name(status), limit_name(limit), text);
+    else
+        log_info("refused pid %d (uid %u): %s, limit %s: %s", (int) session->identity.pid,
+            (unsigned) session->identity.uid, status_name(status), limit_name(limit), text);
+}
+
+void message_refuse(struct session *session, uint64_t id, enum gmb_status status,
+    enum gmb_limit limit, uint64_t requested, uint64_t available, const char *text)
+{
+    Gmb__BrokerMessage message = GMB__BROKER_MESSAGE__INIT;
+    Gmb__Error error;
+    char cut[LIMIT_TEXT_BYTES];
+
+    text_copy(cut, sizeof(cut), text);
+    refusal_log(session, status, limit, cut);
+    gmb__error__init(&error);
+    error.status = status;
+    error.limit = limit;
+    error.requested_bytes = requested;
+    error.available_bytes = available;
+    error.text = cut;
+    message.id = id;
+    message.body_case = GMB__BROKER_MESSAGE__BODY_ERROR;
+    message.error = &error;
+    message_send(session, &message);
+}
+
+static void refuse_plainly(
+    struct session *session, uint64_t id, enum gmb_status status, const char *text)
+{
+    message_refuse(session, id, status, GMB_LIMIT_NONE, 0, 0, text);
+}
+
+/* ------------------------------------------------------------------ greeting */
+
+static void welcome_send(struct session *session, uint64_t id, uint32_t tenant)
+{
+    const struct broker *broker = session->broker;
+    Gmb__BrokerMessage message = GMB__BROKER_MESSAGE__INIT;
+    Gmb__Welcome welcome;
+    Gmb__Device devices[LIMIT_DEVICES], *pointers[LIMIT_DEVICES];
+
+    for (uint32_t i = 0; i < broker->device_count; i++) {
+        struct core_device_view view = {0};
+        struct core_tenant_device_view quota = {.limits.max = SIZE_INFINITY};
+
+        (void) core_device_get(broker->core, i, &view);
+        (void) core_tenant_device_get(broker->core, tenant, i, &quota);
+        gmb__device__init(&devices[i]);
+        devices[i].uuid.data = (uint8_t *) (uintptr_t) broker->devices[i].uuid;
+        devices[i].uuid.len = UUID_BYTES;
+        devices[i].name = (char *) (uintptr_t) broker->gpu->devices[i]->name;
+        devices[i].capacity_bytes = sub_saturate(view.total, view.reserve);
+        devices[i].granularity_bytes = broker->devices[i].granularity_bytes;
+        devices[i].memory_max_bytes = quota.limits.max;
+        pointers[i] = &devices[i];
+    }
+    gmb__welcome__init(&welcome);
+    welcome.version = PROTOCOL_VERSION;
+    welcome.tenant = session->client->tenant;
+    welcome.driver = (char *) (uintptr_t) gpu_driver_name(broker->gpu->driver);
+    welcome.n_devices = broker->device_count;
+    welcome.devices = pointers;
+    welcome.client = session->client->id;
+    message.id = id;
+    message.body_case = GMB__BROKER_MESSAGE__BODY_WELCOME;
+    message.welcome = &welcome;
+    message_send(session, &message);
+}
+
+static void unmatched_refuse(struct session *session, uint64_t id)
+{
+    const struct identity *identity = &session->identity;
+    char text[LIMIT_TEXT_BYTES];
+
+    (void) snprintf(text, sizeof(text),
+        "no tenant is configured for uid %u, gid %u, unit '%.60s', cgroup '%.80s'",
+        (unsigned) identity->uid, (unsigned) identity->gid, identity->unit, identity->cgroup);
+    refuse_plainly(session, id, GMB_STATUS_DENIED, text);
+    session_doom(session, NULL);
+}
+
+/* Undoes CLIENT_ADD when the shell has no memory for its side of it. */
+static void client_abandon(struct session *session, uint64_t id, core_id client)
+{
+    struct core_event event = {.type = CORE_EVENT_CLIENT_DEAD, .client = client};
+
+    broker_step(session->broker, &event);
+    refuse_plainly(session, id, GMB_STATUS_INTERNAL, "the broker has no host memory");
+    session_doom(session, NULL);
+}
+
+static void on_hello(struct session *session, const Gmb__ClientMessage *message)
+{
+    struct broker *broker = session->broker;
+    struct core_event event = {.type = CORE_EVENT_CLIENT_ADD};
+    const struct core_action *answer;
+    uint32_t rule, tenant;
+
+    if (message->hello->version < PROTOCOL_VERSION) {
+        refuse_plainly(
+            session, message->id, GMB_STATUS_UNSUPPORTED, "this broker speaks version 1");
+        session_doom(session, NULL);
+        return;
+    }
+    if (!config_match(broker->config, &session->identity, &rule)) {
+        unmatched_refuse(session, message->id);
+        return;
+    }
+    event.client_add.tenant = broker->config->tenants[rule].name;
+    answer = broker_ask(broker, &event);
+    if (answer == NULL || answer->type != CORE_ACTION_CLIENT_ADDED ||
+        !core_tenant_find(broker->core, event.client_add.tenant, &tenant)) {
+        if (answer != NULL && answer->type == CORE_ACTION_REFUSE)
+            message_refuse(session, message->id, answer->refuse.status, answer->refuse.limit,
+                answer->refuse.requested_bytes, answer->refuse.available_bytes,
+                answer->refuse.text);
+        session_doom(session, NULL);
+        return;
+    }
+    if (client_new_take(broker, answer->client, event.client_add.tenant, message->hello->program,
+            &session->identity, &session->client) < 0) {
+        client_abandon(session, message->id, answer->client);
+        return;
+    }
+    session_activate(session);
+    welcome_send(session, message->id, tenant);
+}
+
+/* ------------------------------------------------------------------ requests */
+
+/* Registers the request and lets the core take it. */
+static void request_submit(struct session *session, struct core_event *event, uint64_t id,
+    enum request_type type, core_id lease, const char *label)
+{
+    int r;
+
+    if (session->request_count >= LIMIT_REQUESTS_PER_CLIENT) {
+        message_refuse(session, id, GMB_STATUS_EXHAUSTED, GMB_LIMIT_REQUESTS,
+            session->request_count + 1, 0, "this connection has too many requests in flight");
+        return;
+    }
+    /* The core holds the lease complete; its chunks' order is the peer's until all were sent. */
+    if (lease != 0 && grant_pending(session, lease)) {
+        refuse_plainly(session, id, GMB_STATUS_INVALID, "the lease is still being granted");
+        return;
+    }
+    r = request_add(session, id, type, lease, label);
+    if (r == -EEXIST) {
+        refuse_plainly(session, id, GMB_STATUS_PROTOCOL, "a request with this id is in flight");
+        session_doom(session, "it uses a request id twice");
+        return;
+    }
+    if (r < 0) {
+        refuse_plainly(session, id, GMB_STATUS_INTERNAL, "the broker has no host memory");
+        return;
+    }
+    event->client = session->client->id;
+    event->request = id;
+    broker_step(session->broker, event);
+}
+
+static void on_lease_request(struct session *session, const Gmb__ClientMessage *message)
+{
+    const Gmb__LeaseRequest *body = message->lease_request;
+    struct core_event event = {
+        .type = CORE_EVENT_LEASE_REQUEST,
+        .lease_request.bytes = body->bytes,
+        .lease_request.chunk_bytes = body->chunk_bytes,
+        .lease_request.wait_ns = body->wait_ns,
+    };
+
+    if (body->purpose != GMB__PURPOSE__PURPOSE_WORKSPACE)
+        refuse_plainly(session, message->id, GMB_STATUS_UNSUPPORTED, "no such kind of lease");
+    else if (!broker_device_find(
+                 session->broker, body->device.data, body->device.len, &event.lease_request.device))
+        refuse_plainly(session, message->id, GMB_STATUS_NOT_FOUND, "no such device");
+    else
+        request_submit(session, &event, message->id, REQUEST_LEASE, 0, body->label);
+}
+
+static void on_lease_grow(struct session *session, const Gmb__ClientMessage *message)
+{
+    const Gmb__LeaseGrow *body = message->lease_grow;
+    struct core_event event = {
+        .type = CORE_EVENT_LEASE_GROW,
+        .lease_grow.lease = body->lease,
+        .lease_grow.bytes = body->bytes,
+        .lease_grow.wait_ns = body->wait_ns,
+    };
+
+    request_submit(session, &event, message->id, REQUEST_GROW, body->lease, "");
+}
+
+static void on_lease_shrink(struct session *session, const Gmb__ClientMessage *message)
+{
+    const Gmb__LeaseShrink *body = message->lease_shrink;
+    struct core_event event = {
+        .type = CORE_EVENT_LEASE_SHRINK,
+        .lease_shrink.lease = body->lease,
+        .lease_shrink.keep_chunks = body->keep_chunks,
+    };
+
+    request_submit(session, &event, message->id, REQUEST_SHRINK, body->lease, "");
+}
+
+static void on_lease_release(struct session *session, const Gmb__ClientMessage *message)
+{
+    const Gmb__LeaseRelease *body = message->lease_release;
+    struct core_event event = {
+        .type = CORE_EVENT_LEASE_RELEASE,
+        .lease_release.lease = body->lease,
+    };
+
+    request_submit(session, &event, message->id, REQUEST_RELEASE, body->lease, "");
+}
+
+static void on_cancel(struct session *session, const Gmb__ClientMessage *message)
+{
+    struct core_event event = {
+        .type = CORE_EVENT_CANCEL,
+        .cancel.request = message->cancel->request,
+    };
+
+    request_submit(session, &event, message->id, REQUEST_CANCEL, 0, "");
+}
+
+/* ------------------------------------------------------------------ the table */
+
+typedef void (*handler)(struct session *session, const Gmb__ClientMessage *message);
+
+#define BODY_MAX (GMB__CLIENT_MESSAGE__BODY_CANCEL + 1)
+static_assert(GMB__CLIENT_MESSAGE__BODY_HELLO == 2 && BODY_MAX == 8, "every body has a column");
+
+static const handler handlers[SESSION_STATE_MAX][BODY_MAX] = {
+    [SESSION_GREETING] =
+        {
+            [GMB__CLIENT_MESSAGE__BODY_HELLO] = on_hello,
+        },
+    [SESSION_ACTIVE] =
+        {
+            [GMB__CLIENT_MESSAGE__BODY_LEASE_REQUEST] = on_lease_request,
+            [GMB__CLIENT_MESSAGE__BODY_LEASE_GROW] = on_lease_grow,
+            [GMB__CLIENT_MESSAGE__BODY_LEASE_SHRINK] = on_lease_shrink,
+            [GMB__CLIENT_MESSAGE__BODY_LEASE_RELEASE] = on_lease_release,
+            [GMB__CLIENT_MESSAGE__BODY_CANCEL] = on_cancel,
+        },
+    [SESSION_DOOMED] = {NULL},
+};
+
+void message_handle(struct session *session, const uint8_t *bytes, size_t size)
+{
+    Gmb__ClientMessage *message;
+    handler handle;
+    int r;
+
+    r = frame_decode_client(bytes, size, &message);
+    if (r < 0) {
+        refuse_plainly(session, 0, GMB_STATUS_PROTOCOL, "the frame is no valid message");
+        session_doom(session, "it sent a frame that is no valid message");
+        return;
+    }
+    handle = handlers[session->state][message->body_case];
+    if (handle != NULL) {
+        handle(session, message);
+    } else if (session->state != SESSION_DOOMED) {
+        refuse_plainly(session, message->id, GMB_STATUS_PROTOCOL,
+            session->state == SESSION_GREETING ? "the first message is Hello"
+                                               : "Hello was said already");
+        session_doom(session, "it sent a message out of turn");
+    }
+    frame_message_free(&message->base);
+}

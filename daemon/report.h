@@ -1,0 +1,58 @@
+/*
+ * The ledger as operators see it: fills replies from the core's views. A page holds what surely
+ * fits in one frame. `reply` must live as long as the reply is used; nothing is allocated.
+ */
+#pragma once
+
+#include "daemon/broker.h"
+#include "proto/gmb.pb-c.h"
+
+/* Entries of a page. A ClientStatus takes at most ~450 bytes, so 128 of them fit in 64 KiB. */
+#define REPORT_ENTRIES 128
+/* TenantDevices of a page: at most 140 bytes each. */
+#define REPORT_DEVICES 256
+
+struct report {
+    Gmb__ControlReply message;
+    union {
+        Gmb__Status status;
+        Gmb__TenantPage tenant_page;
+        Gmb__ClientPage client_page;
+        Gmb__LeasePage lease_page;
+        Gmb__TenantChanged tenant_changed;
+        Gmb__Reloaded reloaded;
+        Gmb__Error error;
+    } body;
+    union {
+        struct {
+            Gmb__DeviceStatus items[LIMIT_DEVICES];
+            Gmb__DeviceStatus *pointers[LIMIT_DEVICES];
+        } devices;
+        struct {
+            Gmb__TenantStatus items[REPORT_ENTRIES];
+            Gmb__TenantStatus *pointers[REPORT_ENTRIES];
+            struct core_tenant_view views[REPORT_ENTRIES];
+        } tenants;
+        struct {
+            Gmb__ClientStatus items[REPORT_ENTRIES];
+            Gmb__ClientStatus *pointers[REPORT_ENTRIES];
+        } clients;
+        struct {
+            Gmb__LeaseStatus items[REPORT_ENTRIES];
+            Gmb__LeaseStatus *pointers[REPORT_ENTRIES];
+            char tenants[REPORT_ENTRIES][LIMIT_NAME_BYTES + 1];
+        } leases;
+    } list;
+    Gmb__TenantDevice tenant_devices[REPORT_DEVICES];
+    Gmb__TenantDevice *tenant_device_pointers[REPORT_DEVICES];
+    char text[LIMIT_TEXT_BYTES];
+};
+
+void report_status(const struct broker *broker, struct report *report);
+void report_tenants(const struct broker *broker, const char *after, struct report *report);
+void report_clients(const struct broker *broker, uint64_t after, struct report *report);
+void report_leases(const struct broker *broker, uint64_t after, struct report *report);
+void report_tenant_changed(const struct broker *broker, uint32_t tenant, struct report *report);
+void report_reloaded(const struct broker *broker, struct report *report);
+void report_error(struct report *report, enum gmb_status status, enum gmb_limit limit,
+    const char *format, ...) _printf_(4, 5);

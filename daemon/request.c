@@ -1,0 +1,56 @@
+/* See request.h. */
+#include "daemon/request.h"
+
+#include <errno.h>
+#include <search.h>
+#include <string.h>
+
+static int id_compare(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *) a, y = *(const uint64_t *) b;
+
+    return x < y ? -1 : x > y;
+}
+
+int request_add(
+    struct session *session, uint64_t id, enum request_type type, core_id lease, const char *label)
+{
+    size_t length = strlen(label);
+    struct request *request = malloc(sizeof(*request) + length + 1);
+    void *node;
+
+    if (request == NULL)
+        return -ENOMEM;
+    request->id = id;
+    request->type = type;
+    request->lease = lease;
+    memcpy(request->label, label, length + 1);
+    node = tsearch(request, &session->requests, id_compare);
+    if (node == NULL || *(struct request **) node != request) {
+        free(request);
+        return node == NULL ? -ENOMEM : -EEXIST;
+    }
+    session->request_count++;
+    return 0;
+}
+
+struct request *request_find(const struct session *session, uint64_t id)
+{
+    void *node = tfind(&id, &session->requests, id_compare);
+
+    return node != NULL ? *(struct request **) node : NULL;
+}
+
+void request_remove(struct session *session, struct request *request)
+{
+    (void) tdelete(request, &session->requests, id_compare);
+    free(request);
+    session->request_count--;
+}
+
+void request_remove_all(struct session *session)
+{
+    tdestroy(session->requests, free);
+    session->requests = NULL;
+    session->request_count = 0;
+}

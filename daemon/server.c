@@ -1,0 +1,190 @@
+/*
+ * A process that is out of fds can't accept, and what it can't accept keeps its socket readable: the
+ * loop would spin. So one fd is kept in reserve, given up to accept and close what can't be served.
+ */
+#include "daemon/server.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/log.h"
+#include "daemon/broker.h"
+#include "daemon/control.h"
+
+/* Connections accepted before the loop looks at anything else. */
+#define ACCEPT_BURST 32
+/* Lines about connections that were turned away. */
+#define TURNED_AWAY_LINES 5
+#define TURNED_AWAY_INTERVAL_NS (10 * NSEC_PER_SEC)
+
+struct server {
+    struct broker *broker;
+    struct listen_socket client, control;
+    struct event *client_event, *control_event;
+    struct operators *operators;
+    int reserve_fd;
+    struct ratelimit turned_away;
+};
+
+static void turn_away(struct server *server, const char *why)
+{
+    uint32_t held;
+
+    if (ratelimit_pass(&server->turned_away, clock_now(server->broker->clock),
+            TURNED_AWAY_INTERVAL_NS, TURNED_AWAY_LINES, &held))
+        log_warning("turned a connection away: %s (%u more not logged)", why, held);
+}
+
+static int reserve_open(void)
+{
+    return open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
+/* The next connection; -EAGAIN when there is none or it had to be turned away. */
+static int connection_accept(struct server *server, int listener)
+{
+    int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+    if (fd >= 0)
+        return fd;
+    if (errno != EMFILE && errno != ENFILE)
+        return errno == ECONNABORTED || errno == EINTR ? -EINTR : -EAGAIN;
+    close_fd(&server->reserve_fd);
+    fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    close_fd(&fd);
+    server->reserve_fd = reserve_open();
+    turn_away(server, "no file descriptors left (RLIMIT_NOFILE)");
+    return -EINTR;
+}
+
+/* The oldest ungreeted session of the user with most of them. */
+static struct session *flooder_find(const struct broker *broker)
+{
+    struct session *worst = NULL;
+    size_t most = 0;
+
+    list_for_each(each, &broker->sessions, struct session, link)
+    {
+        size_t count = 0;
+
+        if (each->state != SESSION_GREETING)
+            continue;
+        list_for_each(other, &broker->sessions, struct session, link) count +=
+            other->state == SESSION_GREETING && other->identity.uid == each->identity.uid;
+        if (count > most) {
+            most = count;
+            worst = each;
+        }
+    }
+    return worst;
+}
+
+static void client_serve(struct server *server, int fd)
+{
+    _cleanup_identity_ struct identity identity = IDENTITY_NONE;
+    struct broker *broker = server->broker;
+    struct session *session;
+    int r;
+
+    if (broker->session_count >= LIMIT_CLIENTS) {
+        close_fd(&fd);
+        turn_away(server, "as many clients as the broker takes");
+        return;
+    }
+    if (broker->ungreeted_count >= LIMIT_UNGREETED) {
+        session_doom(flooder_find(broker), NULL);
+        turn_away(server, "too many connections that say nothing; the oldest was dropped");
+    }
+    r = identity_read(fd, &identity);
+    if (r < 0) {
+        close_fd(&fd);
+        if (r != -ESRCH)
+            turn_away(server, strerror(-r));
+        return;
+    }
+    r = session_new_consume(broker, fd, &identity, &session);
+    if (r < 0)
+        turn_away(server, strerror(-r));
+}
+
+static void on_client(evutil_socket_t listener, short what, void *data)
+{
+    struct server *server = data;
+
+    (void) what;
+    for (unsigned i = 0; i < ACCEPT_BURST; i++) {
+        int fd = connection_accept(server, listener);
+
+        if (fd == -EAGAIN)
+            break;
+        if (fd >= 0)
+            client_serve(server, fd);
+    }
+    broker_settle(server->broker);
+}
+
+static void on_control(evutil_socket_t listener, short what, void *data)
+{
+    struct server *server = data;
+
+    (void) what;
+    for (unsigned i = 0; i < ACCEPT_BURST; i++) {
+        int fd = connection_accept(server, listener);
+
+        if (fd == -EAGAIN)
+            break;
+        if (fd >= 0 && operators_add_consume(server->operators, fd) < 0)
+            turn_away(server, "as many operators' connections as the broker takes");
+    }
+    broker_settle(server->broker);
+}
+
+int server_new_consume(struct broker *broker, struct listen_socket *client,
+    struct listen_socket *control, struct server **ret)
+{
+    struct server *server = calloc(1, sizeof(*server));
+    int r = -ENOMEM;
+
+    if (server == NULL) {
+        listen_close(client);
+        listen_close(control);
+        return r;
+    }
+    server->broker = broker;
+    server->client = *client;
+    server->control = *control;
+    *client = *control = LISTEN_SOCKET_NONE;
+    server->reserve_fd = reserve_open();
+    server->client_event =
+        event_new(broker->base, server->client.fd, EV_READ | EV_PERSIST, on_client, server);
+    server->control_event =
+        event_new(broker->base, server->control.fd, EV_READ | EV_PERSIST, on_control, server);
+    r = operators_new(broker, &server->operators);
+    if (r < 0 || server->reserve_fd < 0 || server->client_event == NULL ||
+        server->control_event == NULL || event_add(server->client_event, NULL) < 0 ||
+        event_add(server->control_event, NULL) < 0) {
+        (void) server_free(server);
+        return r < 0 ? r : -ENOMEM;
+    }
+    *ret = server;
+    return 0;
+}
+
+struct server *server_free(struct server *server)
+{
+    if (server == NULL)
+        return NULL;
+    if (server->client_event != NULL)
+        event_free(server->client_event);
+    if (server->control_event != NULL)
+        event_free(server->control_event);
+    (void) operators_free(server->operators);
+    listen_close(&server->client);
+    listen_close(&server->control);
+    close_fd(&server->reserve_fd);
+    free(server);
+    return NULL;
+}

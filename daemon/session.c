@@ -1,0 +1,302 @@
+/*
+ * Input is read in bursts, so that nobody holds the loop, and not at all while many answers wait: a
+ * peer that doesn't read its answers isn't listened to. Output is frames at once or in the bounded
+ * queue; grants are produced one frame at a time as the queue drains.
+ */
+#include "daemon/session.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <event2/event.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/log.h"
+#include "daemon/broker.h"
+#include "daemon/grant.h"
+#include "daemon/message.h"
+#include "daemon/request.h"
+
+/* No more requests are read from a peer that has so many answers to read. */
+#define QUEUE_FULL (LIMIT_SEND_QUEUE_FRAMES / 4)
+/* When fds or their way to peers are short. */
+#define RETRY_USEC 10000
+/*
+ * What the kernel may hold for one peer (it doubles the number). A socket counts as writable below
+ * a quarter of it: that paces grants to a few frames, so that a peer that stops reading has a few
+ * hundred fds on the way to it and not thousands. Welcome with 64 devices fits.
+ */
+#define SEND_BUFFER_BYTES (48 * 1024)
+
+static const char *const states[] = {
+    [SESSION_GREETING] = "greeting",
+    [SESSION_ACTIVE] = "active",
+    [SESSION_DOOMED] = "doomed",
+};
+static_assert(ARRAY_SIZE(states) == SESSION_STATE_MAX, "every state has a name");
+
+const char *session_state_name(enum session_state state)
+{
+    return (unsigned) state < SESSION_STATE_MAX ? states[state] : "unknown";
+}
+
+static const bool transitions[SESSION_STATE_MAX][SESSION_STATE_MAX] = {
+    [SESSION_GREETING] = {[SESSION_ACTIVE] = true, [SESSION_DOOMED] = true},
+    [SESSION_ACTIVE] = {[SESSION_DOOMED] = true},
+};
+
+static void session_set_state(struct session *session, enum session_state state)
+{
+    assert(transitions[session->state][state]);
+    if (session->state == SESSION_GREETING)
+        session->broker->ungreeted_count--;
+    session->state = state;
+}
+
+static void retry_set(struct session *session)
+{
+    struct timeval delay = {.tv_usec = RETRY_USEC};
+
+    (void) event_add(session->timer, &delay);
+}
+
+/* Watches what there is to wait for: input unless answers pile up, room when something waits. */
+static void session_watch(struct session *session)
+{
+    bool read = conn_queued(session->conn) < QUEUE_FULL;
+    bool write = conn_wants_write(session->conn) ||
+                 (!list_empty(&session->grants) && !session->retry && !conn_starved(session->conn));
+
+    if (session->state == SESSION_DOOMED)
+        return;
+    if (read != session->reading) {
+        (void) (read ? event_add(session->readable, NULL) : event_del(session->readable));
+        session->reading = read;
+    }
+    if (write)
+        (void) event_add(session->writable, NULL);
+    if (session->retry || conn_starved(session->conn))
+        retry_set(session);
+}
+
+static void session_pump(struct session *session)
+{
+    char reason[LIMIT_TEXT_BYTES] = "";
+    int r;
+
+    if (session->state == SESSION_DOOMED)
+        return;
+    r = grant_pump(session, reason);
+    session->retry = r == -EAGAIN;
+    if (r == -EPIPE || r == -ECONNRESET)
+        session_doom(session, NULL);
+    else if (r < 0 && r != -EAGAIN)
+        session_doom(session, reason);
+}
+
+/* ------------------------------------------------------------------ events */
+
+static void session_read(struct session *session)
+{
+    _cleanup_fdset_ struct fdset fds;
+    const uint8_t *bytes;
+    size_t size;
+    int r;
+
+    fds.count = 0;
+    for (unsigned i = 0; i < LIMIT_READ_BURST && session->state != SESSION_DOOMED &&
+                         conn_queued(session->conn) < QUEUE_FULL;
+         i++) {
+        r = conn_receive(session->conn, &bytes, &size, &fds);
+        if (r == -EAGAIN)
+            return;
+        if (r == -EBADMSG) {
+            session_doom(session, "it sent an oversized frame, too many fds or ancillary data");
+        } else if (r < 0) {
+            session_doom(session, r == -ECONNRESET ? NULL : strerror(-r));
+        } else if (fds.count > 0) {
+            session_doom(session, "it sent file descriptors, which no message takes");
+        } else {
+            message_handle(session, bytes, size);
+        }
+    }
+}
+
+static void on_readable(evutil_socket_t fd, short what, void *data)
+{
+    struct session *session = data;
+    struct broker *broker = session->broker;
+
+    (void) fd;
+    (void) what;
+    session_read(session);
+    session_watch(session);
+    broker_settle(broker);
+}
+
+static void on_writable(evutil_socket_t fd, short what, void *data)
+{
+    struct session *session = data;
+    struct broker *broker = session->broker;
+    int r = conn_flush(session->conn);
+
+    (void) fd;
+    (void) what;
+    if (r < 0)
+        session_doom(session, r == -EPIPE || r == -ECONNRESET ? NULL : strerror(-r));
+    else
+        session_pump(session);
+    session_watch(session);
+    broker_settle(broker);
+}
+
+static void on_timer(evutil_socket_t fd, short what, void *data)
+{
+    struct session *session = data;
+
+    if (session->state == SESSION_GREETING) {
+        session_doom(session, "it said no Hello in time");
+        broker_settle(session->broker);
+        return;
+    }
+    session->retry = false;
+    on_writable(fd, what, data);
+}
+
+/* ------------------------------------------------------------------ life */
+
+static int session_start(struct session *session)
+{
+    struct event_base *base = session->broker->base;
+    struct timeval deadline = {.tv_sec = LIMIT_HELLO_NS / NSEC_PER_SEC};
+    int fd = conn_fd(session->conn), bytes = SEND_BUFFER_BYTES;
+
+    (void) setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
+    session->readable = event_new(base, fd, EV_READ | EV_PERSIST, on_readable, session);
+    session->writable = event_new(base, fd, EV_WRITE, on_writable, session);
+    session->timer = event_new(base, -1, 0, on_timer, session);
+    if (session->readable == NULL || session->writable == NULL || session->timer == NULL ||
+        event_add(session->readable, NULL) < 0 || event_add(session->timer, &deadline) < 0)
+        return -ENOMEM;
+    session->reading = true;
+    return 0;
+}
+
+int session_new_consume(
+    struct broker *broker, int fd, struct identity *identity, struct session **ret)
+{
+    _cleanup_close_ int owned = fd;
+    _cleanup_identity_ struct identity owned_identity = *identity;
+    struct session *session = calloc(1, sizeof(*session));
+    int r;
+
+    *identity = IDENTITY_NONE;
+    if (session == NULL)
+        return -ENOMEM;
+    session->broker = broker;
+    session->identity = owned_identity;
+    owned_identity = IDENTITY_NONE;
+    list_init(&session->doomed_link);
+    list_init(&session->grants);
+    list_init(&session->link);
+    list_append(&broker->sessions, &session->link);
+    broker->session_count++;
+    broker->ungreeted_count++;
+    r = conn_new_consume(TAKE_FD(owned), &session->conn);
+    if (r == 0)
+        r = session_start(session);
+    if (r < 0) {
+        (void) session_free(session);
+        return r;
+    }
+    *ret = session;
+    return 0;
+}
+
+struct session *session_free(struct session *session)
+{
+    if (session == NULL)
+        return NULL;
+    if (session->state == SESSION_GREETING)
+        session->broker->ungreeted_count--;
+    session->broker->session_count--;
+    list_remove(&session->link);
+    list_remove(&session->doomed_link);
+    if (session->readable != NULL)
+        event_free(session->readable);
+    if (session->writable != NULL)
+        event_free(session->writable);
+    if (session->timer != NULL)
+        event_free(session->timer);
+    grant_remove_all(session);
+    request_remove_all(session);
+    (void) conn_free(session->conn);
+    identity_clear(&session->identity);
+    free(session);
+    return NULL;
+}
+
+void session_activate(struct session *session)
+{
+    (void) event_del(session->timer);
+    session->client->session = session;
+    session_set_state(session, SESSION_ACTIVE);
+}
+
+void session_doom(struct session *session, const char *reason)
+{
+    const struct identity *identity =
+        session->client != NULL ? &session->client->identity : &session->identity;
+
+    if (session->state == SESSION_DOOMED)
+        return;
+    if (reason != NULL)
+        log_info("dropped pid %d (uid %u, tenant %s): %s", (int) identity->pid,
+            (unsigned) identity->uid,
+            session->client != NULL ? session->client->tenant : "none yet", reason);
+    session_set_state(session, SESSION_DOOMED);
+    (void) event_del(session->readable);
+    (void) event_del(session->writable);
+    (void) event_del(session->timer);
+    list_append(&session->broker->doomed, &session->doomed_link);
+}
+
+/* ------------------------------------------------------------------ answers */
+
+static void granted(
+    struct session *session, const struct core_action *action, struct request *request)
+{
+    if (request->type == REQUEST_LEASE && request->label[0] != '\0')
+        client_label_set(session->client, action->grant.lease, request->label);
+    if (grant_add(session, action) < 0) {
+        session_doom(session, "the broker has no host memory for its grant");
+        return;
+    }
+    session_pump(session);
+}
+
+void session_answer(struct session *session, const struct core_action *action)
+{
+    struct request *request = request_find(session, action->request);
+    Gmb__BrokerMessage message = GMB__BROKER_MESSAGE__INIT;
+    Gmb__Done done = GMB__DONE__INIT;
+
+    if (session->state == SESSION_DOOMED || request == NULL)
+        return;
+    if (action->type == CORE_ACTION_GRANT) {
+        granted(session, action, request);
+    } else if (action->type == CORE_ACTION_DONE) {
+        if (request->type == REQUEST_RELEASE)
+            client_label_set(session->client, request->lease, "");
+        request_remove(session, request);
+        message.id = action->request;
+        message.body_case = GMB__BROKER_MESSAGE__BODY_DONE;
+        message.done = &done;
+        message_send(session, &message);
+    } else {
+        request_remove(session, request);
+        message_refuse(session, action->request, action->refuse.status, action->refuse.limit,
+            action->refuse.requested_bytes, action->refuse.available_bytes, action->refuse.text);
+    }
+    session_watch(session);
+}

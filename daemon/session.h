@@ -1,0 +1,58 @@
+/*
+ * One connection on client.sock, from accept to its end.
+ *
+ *   GREETING  accepted, identity read; the one message allowed is Hello, within LIMIT_HELLO_NS
+ *   ACTIVE    greeted: `client` is set, requests are taken
+ *   DOOMED    to be ended when the running step is over; reads and sends nothing
+ *
+ * A peer that breaks the protocol, sends fds, or doesn't read what it asked for is dropped with a
+ * reason in the log. No other peer notices.
+ */
+#pragma once
+
+#include "base/list.h"
+#include "daemon/core/core.h"
+#include "daemon/identity.h"
+#include "daemon/ratelimit.h"
+#include "proto/conn.h"
+
+struct broker;
+struct client;
+struct event;
+
+enum session_state { SESSION_GREETING, SESSION_ACTIVE, SESSION_DOOMED, SESSION_STATE_MAX };
+
+struct session {
+    struct list link;        /* broker.sessions */
+    struct list doomed_link; /* broker.doomed */
+    struct broker *broker;
+    struct conn *conn;
+    enum session_state state;
+    struct identity identity; /* moves to the client when it is greeted */
+    struct client *client;
+    struct event *readable, *writable;
+    struct event *timer; /* GREETING: the deadline; ACTIVE: to try again what resources held up */
+    void *requests;      /* tsearch(3) tree of struct request, in flight, by id */
+    uint32_t request_count;
+    struct list grants; /* struct grant.link: being sent, in order */
+    struct ratelimit refusals;
+    bool reading, retry;
+};
+
+const char *session_state_name(enum session_state state);
+
+/*
+ * Starts to serve a connected socket; takes `fd` and `identity` over, on failure too. -errno.
+ */
+int session_new_consume(
+    struct broker *broker, int fd, struct identity *identity, struct session **ret) _must_check_;
+/* Closes the connection at once; tells the core nothing. Accepts NULL, returns NULL. */
+struct session *session_free(struct session *session);
+
+/* GREETING → ACTIVE: `client` is set. */
+void session_activate(struct session *session);
+/* Marks it to be ended by broker_settle(); `reason` is logged unless NULL. Idempotent. */
+void session_doom(struct session *session, const char *reason);
+
+/* GRANT, DONE or REFUSE for one of its requests. */
+void session_answer(struct session *session, const struct core_action *action);
