@@ -32,7 +32,7 @@ links() {
 refuses() {
     local forbidden=$1 symbol errors=$scratch/errors
     shift
-    symbol=$(nm --defined-only "$forbidden" 2>/dev/null | awk '$2 == "T" {print $3; exit}')
+    symbol=$(nm --defined-only "$forbidden" 2>/dev/null | awk '$2 == "T" && !n++ {print $3}')
     [[ -n $symbol ]] || { echo "$forbidden defines no function"; return 1; }
     printf 'void %s(void);\nvoid scratch(void);\nvoid scratch(void)\n{\n    %s();\n}\n' \
         "$symbol" "$symbol" >"$scratch/scratch.c"
