@@ -314,10 +314,11 @@ END_TEST
 
 START_TEST(test_fault_of_one_stream_ends_the_work_of_all)
 {
-    struct rig_gate gate;
+    /* Nothing can wait for a stream any more: it may use these until the process ends. */
+    static struct rig_gate gate;
+    static bool called;
     struct pattern_fill_args fill = {.dst = 4096, .bytes = 16};
     CUstream held, faulting;
-    bool called = false;
 
     rig_begin();
     held = rig_stream(CU_STREAM_NON_BLOCKING);
