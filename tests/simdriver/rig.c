@@ -38,7 +38,8 @@ static void setup(void)
     (void) snprintf(rig.dir, sizeof(rig.dir), "%s/dir", node);
 }
 
-int rig_main(const char *name, const TTest *const tests[], size_t count)
+int rig_main_loops(const char *name, const TTest *const tests[], size_t count,
+    const struct rig_loop loops[], size_t loop_count)
 {
     Suite *suite = suite_create(name);
     TCase *tcase = tcase_create(name);
@@ -53,6 +54,8 @@ int rig_main(const char *name, const TTest *const tests[], size_t count)
     tcase_add_checked_fixture(tcase, setup, NULL);
     for (size_t i = 0; i < count; i++)
         tcase_add_test(tcase, tests[i]);
+    for (size_t i = 0; i < loop_count; i++)
+        tcase_add_loop_test(tcase, loops[i].test, 0, (int) loops[i].count);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

@@ -24,8 +24,20 @@ extern struct sim_config rig;
 /* Opened and registered; fails the test otherwise. */
 struct ledger *rig_open(void);
 
+/* A test that runs once for each of 0 … count - 1, as libcheck's `_i`. */
+struct rig_loop {
+    const TTest *test;
+    size_t count;
+};
+
 /* Runs the tests, each with a node of its own, and leaves nothing behind however they end. */
-int rig_main(const char *name, const TTest *const tests[], size_t count);
+int rig_main_loops(const char *name, const TTest *const tests[], size_t count,
+    const struct rig_loop loops[], size_t loop_count);
+
+static inline int rig_main(const char *name, const TTest *const tests[], size_t count)
+{
+    return rig_main_loops(name, tests, count, NULL, 0);
+}
 
 #define RIG_MAIN(name, ...)                                                                        \
     int main(void)                                                                                 \
