@@ -12,7 +12,7 @@
 /* Waits for the broker's Done. `request` is of the calling thread's and gone afterwards. */
 static int done_wait(struct gmb_session *session, struct request *request, struct outcome *outcome)
 {
-    uint64_t deadline_ns = clock_now(&clock_monotonic) + session->timeout_ns;
+    uint64_t deadline_ns = add_saturate(clock_now(&clock_monotonic), session->timeout_ns);
     bool answered;
 
     (void) pthread_mutex_lock(&session->lock);

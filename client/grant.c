@@ -119,7 +119,7 @@ static void part_map(struct gmb_session *session, struct request *request, struc
 int grant_take(struct gmb_session *session, struct request *request, const Gmb__Grant *grant,
     struct fdset *fds, struct outcome *why)
 {
-    uint64_t patience = clock_now(&clock_monotonic) + session->timeout_ns;
+    uint64_t patience = add_saturate(clock_now(&clock_monotonic), session->timeout_ns);
     int r = part_check(request, grant, why);
 
     if (r < 0)

@@ -111,7 +111,11 @@ int call_join(struct call *call)
 int call_connect(struct script *script, struct call *call)
 {
     struct gmb_options options = {
-        .size = sizeof(options), .socket = script->path, .program = "scripted"};
+        .size = sizeof(options),
+        .socket = script->path,
+        .program = "scripted",
+        .timeout_ns = script->timeout_ns,
+    };
 
     return gmb_connect(&options, &script->session);
 }

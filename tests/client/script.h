@@ -23,7 +23,8 @@ struct script {
     int listen_fd;
     struct conn *conn;
     gmb_session *session;
-    size_t open_fds; /* before anything was opened */
+    uint64_t timeout_ns; /* of the session, 0: as it comes */
+    size_t open_fds;     /* before anything was opened */
 };
 
 /* A directory of its own with a listening socket in it. */
