@@ -137,6 +137,11 @@ _public_ uint64_t gmb_lease_address(const gmb_lease *lease)
     return lease->address;
 }
 
+_public_ void *gmb_lease_context(const gmb_lease *lease)
+{
+    return lease->device->context;
+}
+
 _public_ uint64_t gmb_lease_bytes(const gmb_lease *lease)
 {
     return atomic_load(&lease->chunks) * lease->chunk_bytes;

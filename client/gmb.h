@@ -7,24 +7,36 @@
  * tells the broker; nothing in this interface claims it.
  *
  * Conventions
- *   Sizes are bytes, times nanoseconds. Functions that can fail return 0 or a negative GMB_E_*
- * code; outputs (`ret_*`) are written on success only. gmb_error_text() tells the calling thread
- * more about its own last failure: which limit refused, with its value, or which driver call
- * failed.
+ *     Sizes are bytes, times nanoseconds. Functions that can fail return 0 or a negative GMB_E_*
+ *     code; outputs (`ret_*`) are written on success only. gmb_error_text() tells the calling
+ *     thread more about its own last failure: which limit refused, with its value, or which driver
+ *     call failed.
  *
  * Threads
- *   Every function may be called from any thread, except where it says otherwise. Blocking
- * functions may be called by several threads at once. One lease may be used (grown, shrunk,
- * released) by one thread at a time: a second concurrent call on it is refused with GMB_E_INVALID.
+ *     Every function may be called from any thread, except where it says otherwise. Blocking
+ *     functions may be called by several threads at once. One lease may be used (grown, shrunk,
+ *     released) by one call at a time, an asynchronous one until its callback: another call on it
+ *     is refused with GMB_E_INVALID and changes nothing.
+ *
+ * Deadlines
+ *     The broker keeps a request's deadline. A broker that is stopped or overloaded can't: then a
+ *     blocking call gives up the session's timeout after its deadline (and 1 ms later for each
+ *     granule that it asked for, which may have to be created), with GMB_E_TIMED_OUT; memory that is
+ *     granted all the same goes back by itself. Asynchronous requests have no such limit: there is
+ *     gmb_cancel().
+ *
+ * Contexts
+ *     The first lease on a device retains its primary context, which the CUDA runtime uses too,
+ *     until gmb_disconnect(). The calling thread's current context is never changed.
  *
  * Fork
- *   A session belongs to the process that opened it. In a forked child every function on it returns
- *   GMB_E_FORKED; gmb_disconnect() there frees memory of the child alone. The parent is not
- * disturbed. The child may connect anew, after exec at the latest for its GPU work, since CUDA
- * doesn't survive fork.
+ *     A session belongs to the process that opened it. In a forked child every function on it that
+ *     can fail returns GMB_E_FORKED and changes nothing; gmb_disconnect() there frees memory of the
+ *     child alone and closes its copies of the fds. The parent is not disturbed. The child may
+ *     connect anew, after exec at the latest for its GPU work, since CUDA doesn't survive fork.
  *
- * Signals, errno, output
- *   The library installs no signal handler, never raises SIGPIPE, never prints and never exits.
+ * Signals, output
+ *     The library installs no signal handler, never raises SIGPIPE, never prints and never exits.
  *
  * Source: this file is the contract; docs/protocol.md says what travels beneath it.
  */
@@ -49,7 +61,7 @@ typedef struct gmb_lease gmb_lease;
 enum gmb_error {
     GMB_E_EXHAUSTED = -1,  /* a limit refused; retry helps once memory is given back */
     GMB_E_OVER_LIMIT = -2, /* more than the limit can ever allow; retry never helps */
-    GMB_E_TIMED_OUT = -3,  /* the request's own deadline passed while it waited */
+    GMB_E_TIMED_OUT = -3,  /* the deadline passed while the request waited */
     GMB_E_CANCELLED = -4,  /* by gmb_cancel() or gmb_disconnect() */
     GMB_E_INVALID = -5,    /* an argument, or a call at the wrong moment */
     GMB_E_NOT_FOUND = -6,  /* no such device or request */
@@ -80,22 +92,32 @@ struct gmb_options {
     size_t size;         /* sizeof(struct gmb_options): lets the structure grow */
     const char *socket;  /* NULL: $GMB_SOCKET, else /run/gmbd/client.sock */
     const char *program; /* shown to operators; NULL: the process's own name */
-    const char *driver;  /* "cuda" or "sim"; NULL: the one the broker uses */
-    uint64_t timeout_ns; /* for connecting and greeting; 0: 10 s */
+    const char *driver;  /* "cuda" or "sim"; NULL: whichever the broker uses */
+    uint64_t timeout_ns; /* for greeting, and for answers beyond their deadline; 0: 10 s */
 };
 
-/* Connects and greets. Blocks up to the timeout. `options` may be NULL and isn't kept.
- * GMB_E_DISCONNECTED where nobody listens, DENIED, UNSUPPORTED, EXHAUSTED (ClientsMax), TIMED_OUT,
- * GPU (the driver named by the broker can't be loaded), INTERNAL. */
+/* Connects and greets. Blocks up to the timeout, and for the loading of the driver. `options` may be
+ * NULL and isn't kept. GMB_E_DISCONNECTED where nobody listens, DENIED, UNSUPPORTED (its version, or
+ * another driver than the options want), EXHAUSTED (ClientsMax), TIMED_OUT, GPU (the driver named by
+ * the broker can't be loaded), INVALID, PROTOCOL, INTERNAL. */
 int gmb_connect(const struct gmb_options *options, gmb_session **ret_session);
 
-/* Cancels what waits, gives back every lease (waiting for the device to finish with them, as
- * gmb_lease_release() does), closes the connection, and frees the session; the leases' handles are
- * gone with it. Accepts NULL. No other thread may be inside a call on the session. */
+/* Cancels what waits (the callbacks run here, with GMB_E_CANCELLED), gives back every lease (waiting
+ * for the device to finish with them, as gmb_lease_release() does), closes the connection, and frees
+ * the session; the leases' handles are gone with it. Blocks for the broker's answers, the session's
+ * timeout at most. Accepts NULL. No other thread may be inside a call on the session. */
 void gmb_disconnect(gmb_session *session);
 
 /* Name of the tenant that the broker counts this process under. Owned by the session. */
 const char *gmb_tenant(const gmb_session *session);
+
+/* The driver that the leased memory belongs to: "cuda" or "sim". Owned by the library. */
+const char *gmb_driver(const gmb_session *session);
+
+/* A function of that driver under its exported name, such as "cuMemcpyHtoD_v2": a program that calls
+ * the driver through this runs on the simulated one as on the real one, without being linked with
+ * either. NULL where the driver has none of that name. */
+void *gmb_driver_symbol(const gmb_session *session, const char *name);
 
 struct gmb_device_info {
     size_t size;   /* in: sizeof(struct gmb_device_info) */
@@ -103,8 +125,7 @@ struct gmb_device_info {
     char name[96];
     uint64_t capacity_bytes;    /* what the broker hands out there, to all tenants together */
     uint64_t granularity_bytes; /* chunks are multiples of this */
-    uint64_t
-        memory_max_bytes; /* this tenant's MemoryMax at the time of connecting; UINT64_MAX: none */
+    uint64_t memory_max_bytes;  /* the tenant's MemoryMax when we connected; UINT64_MAX: none */
 };
 
 unsigned gmb_device_count(const gmb_session *session);
@@ -120,50 +141,57 @@ struct gmb_lease_params {
     size_t size;        /* sizeof(struct gmb_lease_params) */
     const char *device; /* UUID text; NULL: the broker's first device */
     uint64_t bytes;     /* > 0, rounded up to whole chunks */
-    uint64_t max_bytes; /* address space to reserve, so that growth keeps the address; 0: bytes */
+    uint64_t max_bytes; /* address space to reserve for growth at the same address; 0: bytes */
     uint64_t
         chunk_bytes;   /* size of a chunk, a multiple of the granularity; 0: the broker chooses */
     uint64_t wait_ns;  /* how long the request may wait for memory */
-    const char *label; /* shown to operators; may be NULL */
+    const char *label; /* shown to operators, cut at 64 bytes; may be NULL */
 };
 
 /* Takes a lease: asks, maps and makes it readable and writable for this process on that device.
  * Blocks up to wait_ns plus the time of mapping. The lease is the session's until
  * gmb_lease_release(). EXHAUSTED, OVER_LIMIT, TIMED_OUT, INVALID, NOT_FOUND (device), DISCONNECTED,
- * GPU. After a failure nothing is held. */
+ * GPU, PROTOCOL, INTERNAL. After a failure nothing is held. */
 int gmb_lease_new(
     gmb_session *session, const struct gmb_lease_params *params, gmb_lease **ret_lease);
 
 /* Device address of the first byte: a CUdeviceptr. The same for the life of the lease. */
 uint64_t gmb_lease_address(const gmb_lease *lease);
+/* The CUcontext in which it is accessible: its device's primary one, retained by the session. */
+void *gmb_lease_context(const gmb_lease *lease);
 /* Mapped bytes: a multiple of gmb_lease_chunk_bytes(). */
 uint64_t gmb_lease_bytes(const gmb_lease *lease);
 uint64_t gmb_lease_chunk_bytes(const gmb_lease *lease);
 uint64_t gmb_lease_max_bytes(const gmb_lease *lease);
 
-/* Adds `bytes` (rounded up to whole chunks) behind the end. Blocks as gmb_lease_new(). INVALID past
- * max_bytes. After a failure the lease is as it was. */
+/* Adds `bytes` (rounded up to whole chunks) behind the end. Blocks and fails as gmb_lease_new().
+ * INVALID past max_bytes. After a failure the lease is as it was. */
 int gmb_lease_grow(gmb_lease *lease, uint64_t bytes, uint64_t wait_ns);
 
 /* Gives back what lies behind the first `bytes` (rounded up to whole chunks). Waits for the work
  * that the device has in flight (the driver's unmap doesn't), unmaps, and tells the broker. `bytes`
- * 0 keeps the lease and its address without memory. */
+ * 0 keeps the lease and its address without memory. INVALID for more than the lease has. After GPU
+ * the lease is as it was; after DISCONNECTED or TIMED_OUT it is shrunk, and the broker counts the
+ * memory as leased until it hears of it or the process ends. */
 int gmb_lease_shrink(gmb_lease *lease, uint64_t bytes);
 
 /* Gives back everything, as shrink does, and frees the handle, on failure too (the process's death
- * or gmb_disconnect() then settles it with the broker). Accepts NULL. */
+ * then settles it with the broker); but not where the call is refused: INVALID, since another one is
+ * at work on the lease, and FORKED. Accepts NULL. */
 int gmb_lease_release(gmb_lease *lease);
 
 /* ---------------------------------------------------------------- event loops */
 
 /* Called once for a request: `error` 0 and the lease, or a GMB_E_* code and NULL (for a grow: the
- * lease as it was). Runs in whoever dispatches: gmb_dispatch(), a blocking call of another thread
- * never, or the background thread. May call any gmb_* function except gmb_disconnect() and the
- * blocking waits. */
+ * lease as it was), and gmb_error_text() then says why. Runs in whoever dispatches: gmb_dispatch(),
+ * the background thread or, at the end, gmb_disconnect(); never in another thread's blocking call.
+ * May call any gmb_* function except gmb_disconnect() and gmb_dispatch(); one that waits for memory
+ * holds up the callbacks behind it. */
 typedef void (*gmb_lease_fn)(void *user, gmb_lease *lease, int error);
 
-/* As gmb_lease_new() without blocking: `done` will be called. `ret_request` names it for
- * gmb_cancel(). */
+/* As gmb_lease_new() without blocking: `done` will be called, perhaps before this returns if there
+ * is a background thread. `ret_request` (may be NULL) is written before that and names the request
+ * for gmb_cancel(). EXHAUSTED when 1,024 requests of the session wait. */
 int gmb_lease_new_async(gmb_session *session, const struct gmb_lease_params *params,
     gmb_lease_fn done, void *user, uint64_t *ret_request);
 int gmb_lease_grow_async(gmb_lease *lease, uint64_t bytes, uint64_t wait_ns, gmb_lease_fn done,
@@ -173,7 +201,8 @@ int gmb_lease_grow_async(gmb_lease *lease, uint64_t bytes, uint64_t wait_ns, gmb
  * already on the way, `done` brings it. NOT_FOUND when it is answered already. */
 int gmb_cancel(gmb_session *session, uint64_t request);
 
-/* A pollable fd, readable when gmb_dispatch() has something to do. Owned by the session. */
+/* A pollable fd, readable when gmb_dispatch() has something to do; now and then another thread has
+ * done it meanwhile. It stays readable once the broker has gone. Owned by the session. */
 int gmb_fd(const gmb_session *session);
 
 /* Reads what has come and runs callbacks. Waits up to `timeout_ms` for something (0: not, -1: for

@@ -5,6 +5,7 @@
  * process ends, since it may still be mapped. So disconnecting withdraws what waits, takes in what
  * still comes, gives everything back, and closes last.
  */
+#include <dlfcn.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,6 +21,7 @@
 #include "client/request.h"
 #include "client/thread.h"
 #include "client/wait.h"
+#include "gpu/loader.h"
 
 #define SOCKET_DEFAULT "/run/gmbd/client.sock"
 #define TIMEOUT_DEFAULT_NS (10 * NSEC_PER_SEC)
@@ -249,4 +251,14 @@ _public_ void gmb_disconnect(gmb_session *session)
 _public_ const char *gmb_tenant(const gmb_session *session)
 {
     return session->tenant;
+}
+
+_public_ const char *gmb_driver(const gmb_session *session)
+{
+    return gpu_driver_name(session->gpu->driver);
+}
+
+_public_ void *gmb_driver_symbol(const gmb_session *session, const char *name)
+{
+    return session->gpu->cuda != NULL ? dlsym(session->gpu->cuda->library, name) : NULL;
 }

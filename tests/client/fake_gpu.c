@@ -198,7 +198,8 @@ static const struct gpu_ops ops = {
     .span_unmap = unmap,
 };
 
-static struct gpu fake = {.ops = &ops, .device_count = 1, .devices = devices};
+static struct gpu fake = {
+    .ops = &ops, .driver = GPU_DRIVER_SIM, .device_count = 1, .devices = devices};
 
 int gpu_open(enum gpu_driver driver, enum gpu_role role, struct gpu **ret, struct gpu_error *error)
 {
@@ -211,6 +212,11 @@ int gpu_open(enum gpu_driver driver, enum gpu_role role, struct gpu **ret, struc
 struct gpu *gpu_close(struct gpu *gpu)
 {
     return NULL;
+}
+
+const char *gpu_driver_name(enum gpu_driver driver)
+{
+    return "sim";
 }
 
 int gpu_driver_parse(const char *name, enum gpu_driver *ret_driver)

@@ -23,6 +23,8 @@ START_TEST(greeting_tells_tenant_and_devices)
     ck_assert_int_eq(call_join(&call), 0);
 
     ck_assert_str_eq(gmb_tenant(script.session), "chat");
+    ck_assert_str_eq(gmb_driver(script.session), "sim");
+    ck_assert_ptr_null(gmb_driver_symbol(script.session, "cuInit"));
     ck_assert_uint_eq(gmb_device_count(script.session), 1);
     ck_assert_int_eq(gmb_device_get(script.session, 0, &info), 0);
     ck_assert_str_eq(info.uuid, "GPU-abcdef01-2345-6789-abcd-ef0123456789");
