@@ -148,17 +148,20 @@ CUresult cuMemFreeHost(void *address)
     return CUDA_SUCCESS;
 }
 
-/* Whether every page of the range exists: msync(2) says ENOMEM for a hole and MS_ASYNC does nothing
- * else. */
+/* Whether every page of the range exists: mincore(2) says ENOMEM for a hole. */
 static bool memory_exists(const void *address, size_t size)
 {
+    unsigned char resident[1024]; /* asked for, not looked at */
     uintptr_t page = (uintptr_t) sysconf(_SC_PAGESIZE);
-    uintptr_t start = (uintptr_t) address & ~(page - 1);
+    uintptr_t at = (uintptr_t) address & ~(page - 1);
     uintptr_t end;
 
     if (__builtin_add_overflow((uintptr_t) address, size, &end))
         return false;
-    return msync((void *) start, end - start, MS_ASYNC) == 0;
+    for (; at < end; at += page * sizeof(resident))
+        if (mincore((void *) at, MIN(end - at, page * sizeof(resident)), resident) != 0)
+            return false;
+    return true;
 }
 
 CUresult cuMemHostRegister_v2(void *address, size_t size, unsigned int flags)

@@ -375,6 +375,7 @@ START_TEST(test_host_memory_calls_check_their_arguments)
     ck_assert_ptr_ne(hole, MAP_FAILED);
     ck_assert_int_eq(munmap(hole, 4096), 0);
     assert_cuda(CUDA_ERROR_INVALID_VALUE, cuMemHostRegister_v2(hole, 4096, 0));
+    assert_cuda(CUDA_ERROR_INVALID_VALUE, cuMemHostRegister_v2(&host, SIZE_MAX, 0));
 }
 END_TEST
 
