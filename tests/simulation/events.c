@@ -1,0 +1,479 @@
+/* Random clients, operators and faults. Sizes and times are such that limits are hit all the time. */
+#include "tests/simulation/model.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+
+static uint64_t random_bytes(struct model *model)
+{
+    switch (model_below(model, 40)) {
+    case 0:
+        return UINT64_MAX - model_below(model, 3);
+    case 1:
+        return model_below(model, 1024 * MIB);
+    case 2:
+        return 0;
+    case 3:
+        return 1;
+    default:
+        return (1 + model_below(model, 24)) * 2 * MIB - model_below(model, 2);
+    }
+}
+
+static uint64_t random_chunk_bytes(struct model *model)
+{
+    static const uint64_t sizes[] = {
+        0, 0, 0, 2 * MIB, 2 * MIB, 4 * MIB, 8 * MIB, 6 * MIB, 32 * MIB, 1, 3 * MIB, UINT64_MAX};
+
+    return sizes[model_below(model, ARRAY_SIZE(sizes))];
+}
+
+static uint64_t random_wait(struct model *model)
+{
+    switch (model_below(model, 5)) {
+    case 0:
+        return 0;
+    case 1:
+        return UINT64_MAX;
+    default:
+        return model_below(model, 3 * SEC);
+    }
+}
+
+static struct model_client *random_client(struct model *model)
+{
+    return &model->clients[model_below(model, MODEL_CLIENTS)];
+}
+
+/* Index of the client's lease, or of a free place when `held` is false; MODEL_LEASES if none. */
+static unsigned random_lease(struct model *model, const struct model_client *client, bool held)
+{
+    unsigned start = (unsigned) model_below(model, MODEL_LEASES);
+
+    for (unsigned i = 0; i < MODEL_LEASES; i++) {
+        unsigned k = (start + i) % MODEL_LEASES;
+
+        if ((client->leases[k].id != 0) == held)
+            return k;
+    }
+    return MODEL_LEASES;
+}
+
+static unsigned free_request(const struct model_client *client)
+{
+    unsigned news = 0, leases = 0, found = MODEL_REQUESTS;
+
+    for (unsigned i = 0; i < MODEL_LEASES; i++)
+        leases += client->leases[i].id != 0;
+    for (unsigned i = 0; i < MODEL_REQUESTS; i++) {
+        news += client->requests[i].id != 0 && client->requests[i].lease == 0;
+        if (client->requests[i].id == 0)
+            found = i;
+    }
+    return leases + news < MODEL_LEASES ? found : MODEL_REQUESTS;
+}
+
+static void event_connect(struct model *model, struct model_client *client)
+{
+    struct core_event event = {.type = CORE_EVENT_CLIENT_ADD, .cookie = 1};
+    unsigned tenant = (unsigned) model_below(model, MODEL_TENANTS);
+
+    event.client_add.tenant = model->names[tenant];
+    model_step(model, &event);
+    for (size_t i = 0; i < model->actions.count; i++) {
+        if (model->actions.items[i].type != CORE_ACTION_CLIENT_ADDED)
+            continue;
+        *client =
+            (struct model_client){.id = model->actions.items[i].client, .tenant = (int) tenant};
+        return;
+    }
+}
+
+static void event_request(struct model *model, struct model_client *client)
+{
+    unsigned place = free_request(client);
+    struct core_event event = {.type = CORE_EVENT_LEASE_REQUEST, .client = client->id};
+    uint64_t wait_ns = random_wait(model);
+
+    if (place == MODEL_REQUESTS || client->detached)
+        return;
+    event.request = ++model->next_request;
+    event.lease_request.device =
+        (uint32_t) model_below(model, MODEL_DEVICES + (model_chance(model, 50) ? 1 : 0));
+    event.lease_request.bytes = random_bytes(model);
+    event.lease_request.chunk_bytes = random_chunk_bytes(model);
+    event.lease_request.wait_ns = wait_ns;
+    client->requests[place] = (struct model_request){.id = event.request,
+        .deadline_ns = add_saturate(model->now_ns, MIN(wait_ns, LIMIT_WAIT_NS))};
+    model_step(model, &event);
+}
+
+static bool grows(const struct model_client *client, core_id lease)
+{
+    for (unsigned i = 0; i < MODEL_REQUESTS; i++) {
+        if (client->requests[i].id != 0 && client->requests[i].lease == lease)
+            return true;
+    }
+    return false;
+}
+
+static void event_grow(struct model *model, struct model_client *client)
+{
+    struct core_event event = {.type = CORE_EVENT_LEASE_GROW, .client = client->id};
+    unsigned lease = random_lease(model, client, true), place = free_request(client);
+    uint64_t wait_ns = random_wait(model);
+
+    if (lease == MODEL_LEASES || place == MODEL_REQUESTS || client->detached ||
+        grows(client, client->leases[lease].id))
+        return;
+    event.request = ++model->next_request;
+    event.lease_grow.lease = client->leases[lease].id;
+    event.lease_grow.bytes = random_bytes(model);
+    event.lease_grow.wait_ns = wait_ns;
+    client->requests[place] = (struct model_request){.id = event.request,
+        .deadline_ns = add_saturate(model->now_ns, MIN(wait_ns, LIMIT_WAIT_NS)),
+        .lease = event.lease_grow.lease};
+    model_step(model, &event);
+}
+
+/* What the client lets go of: the chunks behind `keep`. Before the step, which may hand them on. */
+static void let_go(struct model *model, struct model_lease *lease, uint32_t keep)
+{
+    for (uint32_t i = keep; i < lease->chunks; i++) {
+        uint32_t number, generation;
+
+        if (!core_lease_chunk(model->core, lease->id, i, &number, &generation))
+            model_fail(model, "a held chunk is not there");
+        model->chunks[number].holder = -1;
+    }
+    lease->chunks = keep;
+}
+
+static void event_return(struct model *model, struct model_client *client)
+{
+    unsigned place = random_lease(model, client, true);
+    struct model_lease *lease = &client->leases[place % MODEL_LEASES];
+    struct core_event event = {.client = client->id};
+
+    if (place == MODEL_LEASES || client->detached)
+        return;
+    event.request = client->sync_request = ++model->next_request;
+    if (model_chance(model, 3)) {
+        uint32_t keep = (uint32_t) model_below(model, lease->chunks + 2);
+
+        event.type = CORE_EVENT_LEASE_SHRINK;
+        event.lease_shrink.lease = lease->id;
+        event.lease_shrink.keep_chunks = keep;
+        if (keep > 0 && keep <= lease->chunks && !grows(client, lease->id))
+            let_go(model, lease, keep);
+    } else {
+        event.type = CORE_EVENT_LEASE_RELEASE;
+        event.lease_release.lease = lease->id;
+        if (!grows(client, lease->id)) {
+            let_go(model, lease, 0);
+            lease->id = 0;
+        }
+    }
+    model_step(model, &event);
+    if (client->sync_request != 0)
+        model_fail(model, "a return was not answered at once");
+}
+
+static void event_cancel(struct model *model, struct model_client *client)
+{
+    struct core_event event = {.type = CORE_EVENT_CANCEL, .client = client->id};
+    uint64_t id = client->requests[model_below(model, MODEL_REQUESTS)].id;
+
+    if (client->detached)
+        return;
+    event.request = client->sync_request = ++model->next_request;
+    event.cancel.request = id != 0 ? id : model_random(model);
+    model_step(model, &event);
+    if (client->sync_request != 0)
+        model_fail(model, "a cancellation was not answered at once");
+    for (unsigned i = 0; i < MODEL_REQUESTS; i++) {
+        if (id != 0 && client->requests[i].id == id)
+            model_fail(model, "a cancelled request still waits");
+    }
+}
+
+static bool gone(const struct model *model, core_id id)
+{
+    for (size_t i = 0; i < model->actions.count; i++) {
+        if (model->actions.items[i].type == CORE_ACTION_CLIENT_GONE &&
+            model->actions.items[i].client == id)
+            return true;
+    }
+    return false;
+}
+
+static void event_die(struct model *model, struct model_client *client)
+{
+    struct core_event event = {.type = CORE_EVENT_CLIENT_DEAD, .client = client->id};
+
+    for (unsigned i = 0; i < MODEL_LEASES; i++) {
+        if (client->leases[i].id != 0)
+            let_go(model, &client->leases[i], 0);
+    }
+    client->detached = true;
+    memset(client->requests, 0, sizeof(client->requests));
+    model_step(model, &event);
+    if (!gone(model, event.client))
+        model_fail(model, "a dead client is not gone");
+    *client = (struct model_client){0};
+    model->deaths++;
+}
+
+static void event_detach(struct model *model, struct model_client *client)
+{
+    struct core_event event = {.type = CORE_EVENT_CLIENT_DETACH, .client = client->id};
+    bool holds = random_lease(model, client, true) != MODEL_LEASES;
+
+    memset(client->requests, 0, sizeof(client->requests));
+    client->detached = true;
+    model_step(model, &event);
+    if (gone(model, event.client) == holds)
+        model_fail(model, "a detached client is kept or forgotten wrongly");
+    if (!holds)
+        *client = (struct model_client){0};
+}
+
+static void random_limits(struct model *model, struct core_memory_limits *limits)
+{
+    *limits = (struct core_memory_limits){0, 0, UINT64_MAX, UINT64_MAX};
+    if (model_chance(model, 3))
+        limits->min = model_below(model, 100 * MIB);
+    if (model_chance(model, 2))
+        limits->max =
+            model_chance(model, 8) ? model_below(model, 2) : model_below(model, 600 * MIB);
+    if (model_chance(model, 2))
+        limits->high = model_below(model, 300 * MIB);
+    if (model_chance(model, 4))
+        limits->low = model_below(model, 300 * MIB);
+    if (limits->min > limits->max && !model_chance(model, 20))
+        limits->min = limits->max;
+}
+
+static void random_config(struct model *model, unsigned tenant, struct core_tenant_config *config)
+{
+    memset(config, 0, sizeof(*config));
+    memcpy(config->name, model->names[tenant], sizeof(model->names[tenant]));
+    config->priority = (uint32_t) model_below(model, 3) * 100;
+    config->weight = 1 + (uint32_t) model_below(model, 300);
+    config->clients_max = model_chance(model, 4) ? (uint32_t) model_below(model, 8) : UINT32_MAX;
+    config->leases_max = model_chance(model, 4) ? (uint32_t) model_below(model, 20) : UINT32_MAX;
+    for (unsigned i = 0; i < MODEL_DEVICES; i++)
+        random_limits(model, &config->memory[i]);
+    if (model_chance(model, 30))
+        config->weight = 0;
+}
+
+/* From here on a tenant may be above its limit, if the change was taken. */
+static void lowered(struct model *model)
+{
+    memset(model->lowered, true, sizeof(model->lowered));
+    model->changes++;
+}
+
+static void event_configure(struct model *model)
+{
+    static struct core_tenant_config configs[MODEL_TENANTS];
+    struct core_event event = {.type = CORE_EVENT_CONFIGURE, .cookie = 2};
+    size_t count = 0;
+
+    for (unsigned i = 0; i < MODEL_TENANTS; i++) {
+        if (!model_chance(model, 8))
+            random_config(model, i, &configs[count++]);
+    }
+    event.configure.tenants = configs;
+    event.configure.count = model_chance(model, 40) ? 0 : count;
+    lowered(model);
+    model_step(model, &event);
+}
+
+static void event_set(struct model *model)
+{
+    static struct core_tenant_config config;
+    struct core_event event = {.type = CORE_EVENT_TENANT_SET, .cookie = 3};
+
+    random_config(model, (unsigned) model_below(model, MODEL_TENANTS), &config);
+    event.tenant_set.tenant = &config;
+    event.tenant_set.expected_revision = model_chance(model, 5) ? model_below(model, 50) : 0;
+    lowered(model);
+    model_step(model, &event);
+}
+
+/* What a confused shell or a hostile client could send: ids, sizes and types without sense. */
+static void event_nonsense(struct model *model)
+{
+    struct core_event event;
+    uint64_t *words = (void *) &event;
+
+    for (size_t i = 0; i < sizeof(event) / sizeof(uint64_t); i++)
+        words[i] = model_chance(model, 2) ? model_random(model) : model_below(model, 8);
+    event.type =
+        (enum core_event_type)(CORE_EVENT_CLIENT_DETACH +
+                               model_below(model, CORE_EVENT_MAX + 2 - CORE_EVENT_CLIENT_DETACH));
+    /* Neither a client of ours nor a chunk that the shell has: those events are meant. */
+    event.client = (uint64_t) UINT32_MAX << 32 | model_below(model, 100);
+    if (event.type == CORE_EVENT_MEMORY_OBSERVED)
+        event.observed.device = MODEL_DEVICES + (uint32_t) model_below(model, 1000);
+    else if (event.type >= CORE_EVENT_CHUNK_CREATED)
+        event.chunk.generation = UINT32_MAX, event.chunk.out_of_memory = false;
+    model_step(model, &event);
+}
+
+static void event_of_client(struct model *model)
+{
+    struct model_client *client = random_client(model);
+
+    if (client->id == 0) {
+        event_connect(model, client);
+        return;
+    }
+    switch (model_below(model, 24)) {
+    case 0:
+        event_cancel(model, client);
+        break;
+    case 1:
+        if (model_chance(model, 4))
+            event_die(model, client);
+        break;
+    case 2:
+        if (client->detached)
+            event_die(model, client);
+        else if (model_chance(model, 4))
+            event_detach(model, client);
+        break;
+    case 3:
+    case 4:
+    case 5:
+    case 6:
+        event_grow(model, client);
+        break;
+    case 7:
+    case 8:
+    case 9:
+    case 10:
+    case 11:
+    case 12:
+    case 13:
+    case 14:
+        event_return(model, client);
+        break;
+    default:
+        event_request(model, client);
+        break;
+    }
+}
+
+void model_event(struct model *model)
+{
+    uint64_t kind = model_below(model, 1000), steps = model->steps;
+
+    model->events++;
+    /* Time passes: mostly a little, seldom a lot. */
+    model->now_ns += model_below(model, 300000);
+    if (kind < 5)
+        model->now_ns += model_below(model, 5 * SEC);
+    model_drift(model);
+    model_tick(model);
+    if (kind < 20)
+        event_set(model);
+    else if (kind < 23)
+        event_configure(model);
+    else if (kind < 40)
+        event_nonsense(model);
+    else if (kind < 500)
+        event_of_client(model);
+    else if (!model_answer(model, (unsigned) model_below(model, MODEL_DEVICES)))
+        event_of_client(model);
+    if (model->steps == steps)
+        model->events--; /* nothing came of it */
+}
+
+void model_init(struct model *model, uint64_t seed)
+{
+    struct core_options options = core_options_default;
+
+    memset(model, 0, sizeof(*model));
+    model->seed = model->random = seed;
+    model->now_ns = SEC;
+    model->hash = UINT64_C(0xcbf29ce484222325);
+    model->still = model_chance(model, 3);
+    if (model_chance(model, 2))
+        options.prefetch_bytes = 16 * MIB;
+    if (model_chance(model, 2))
+        options.recycle_idle_ns = 50 * MS;
+    if (core_new(&options, &model->core) < 0)
+        model_fail(model, "no host memory");
+    for (unsigned i = 0; i < MODEL_CHUNKS; i++)
+        model->chunks[i].tenant = model->chunks[i].holder = -1;
+    for (unsigned i = 0; i < MODEL_DEVICES; i++) {
+        struct core_event event = {.type = CORE_EVENT_DEVICE_ADD};
+
+        model->devices[i].total = 768 * MIB;
+        model->devices[i].reserve = 64 * MIB;
+        event.device_add.total_bytes = model->devices[i].total;
+        event.device_add.reserve_bytes = model->devices[i].reserve;
+        event.device_add.granularity_bytes = 2 * MIB;
+        model_step(model, &event);
+    }
+    for (unsigned i = 0; i < MODEL_TENANTS; i++)
+        (void) snprintf(model->names[i], sizeof(model->names[i]), "t%u", i);
+    event_configure(model);
+}
+
+static void settle(struct model *model, uint64_t until_ns)
+{
+    while (model->now_ns < until_ns) {
+        bool busy = false;
+        uint64_t due_ns;
+
+        model_drift(model);
+        model_tick(model);
+        for (unsigned i = 0; i < MODEL_DEVICES; i++)
+            busy |= model_answer(model, i);
+        due_ns = core_next_tick(model->core);
+        if (!busy)
+            model->now_ns = due_ns > model->now_ns ? MIN(due_ns, until_ns) : model->now_ns + 1;
+    }
+}
+
+void model_end(struct model *model)
+{
+    struct core_event event = {.type = CORE_EVENT_CONFIGURE, .cookie = 4};
+    struct core_totals totals;
+
+    /* Whoever waits is answered by its deadline: an hour at most. */
+    settle(model, model->now_ns + 2 * SEC);
+    settle(model, model->now_ns + LIMIT_WAIT_NS + SEC);
+    for (unsigned i = 0; i < MODEL_CLIENTS; i++) {
+        for (unsigned k = 0; k < MODEL_REQUESTS; k++) {
+            if (model->clients[i].requests[k].id != 0)
+                model_fail(model, "a request was never answered");
+        }
+    }
+    for (unsigned i = 0; i < MODEL_CLIENTS; i++) {
+        if (model->clients[i].id != 0)
+            event_die(model, &model->clients[i]);
+    }
+    model->calm = true;
+    lowered(model);
+    model_step(model, &event); /* no tenants: all go when their last byte is back */
+    settle(model, model->now_ns + 60 * SEC);
+    for (unsigned i = 0; i < MODEL_DEVICES; i++) {
+        struct core_device_view view;
+        bool there = core_device_get(model->core, i, &view);
+
+        if (!there || view.free != view.total - view.reserve - view.clean || view.creating > 0)
+            model_fail(model, "device %u: the core has bytes left", i);
+        if (model->devices[i].held != view.clean || model->devices[i].leaked != 0)
+            model_fail(model, "device %u: memory is left behind", i);
+    }
+    core_totals_get(model->core, &totals);
+    if (totals.tenants != 0 || totals.clients != 0 || totals.leases != 0 || totals.waiting != 0)
+        model_fail(model, "somebody is left");
+    model->core = core_free(model->core);
+}

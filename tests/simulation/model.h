@@ -1,0 +1,109 @@
+/*
+ * What the simulation knows by itself, to hold against the core: devices with their real free memory
+ * and the jobs that the shell has for them, every chunk with the tenant it once belonged to, every
+ * client with the leases and requests it knows of.
+ *
+ * Everything follows from the seed. model_fail() prints how to replay and ends the process.
+ */
+#pragma once
+
+#include <stdio.h>
+
+#include "base/macro.h"
+#include "daemon/core/core.h"
+
+#define MIB (UINT64_C(1) << 20)
+#define MS UINT64_C(1000000)
+#define SEC UINT64_C(1000000000)
+
+#define MODEL_DEVICES 2
+#define MODEL_TENANTS 6
+#define MODEL_CLIENTS 48
+#define MODEL_LEASES 6   /* of one client */
+#define MODEL_REQUESTS 6 /* of one client in flight */
+#define MODEL_JOBS 4096  /* of one device */
+#define MODEL_CHUNKS 16384
+#define MODEL_LEAKS 512
+
+struct model_leak {
+    uint64_t bytes, until_ns;
+};
+
+struct model_device {
+    uint64_t total, reserve;
+    uint64_t others, held, leaked;
+    struct core_action jobs[MODEL_JOBS];
+    size_t job_first, job_count;
+    struct model_leak leaks[MODEL_LEAKS];
+    size_t leak_count;
+};
+
+struct model_chunk {
+    bool created;
+    uint32_t generation, device;
+    uint64_t bytes;
+    int tenant; /* it was granted to; -1: to none yet */
+    int holder; /* client that holds it; -1: none */
+    bool leaky; /* somebody keeps an fd: its bytes come back late */
+    bool asked; /* create or release is with the shell */
+};
+
+struct model_lease {
+    core_id id;
+    uint32_t chunks;
+};
+
+struct model_request {
+    uint64_t id, deadline_ns;
+    core_id lease; /* that grows; 0: a new one */
+};
+
+struct model_client {
+    core_id id; /* 0: none */
+    int tenant;
+    bool detached;
+    struct model_lease leases[MODEL_LEASES];
+    struct model_request requests[MODEL_REQUESTS];
+    uint64_t sync_request; /* one that is answered at once; 0: none */
+};
+
+struct model {
+    uint64_t seed, random;
+    uint64_t events, steps, now_ns, hash;
+    uint64_t grants, refusals, timeouts, ooms, leaks, deaths, changes, orphaned_seen;
+    struct core *core;
+    struct core_actions actions;
+    struct model_device devices[MODEL_DEVICES];
+    struct model_chunk chunks[MODEL_CHUNKS];
+    struct model_client clients[MODEL_CLIENTS];
+    char names[MODEL_TENANTS][8];
+    bool lowered[MODEL_TENANTS]; /* a limit was set below use, and use isn't below it yet */
+    uint64_t next_request;
+    uint64_t idle_ticks; /* in a row, that yielded nothing */
+    bool still;          /* what others use never changes: then the ledger must be exact */
+    bool calm;           /* no faults any more: the end of the run */
+};
+
+_Noreturn void model_fail(const struct model *model, const char *format, ...) _printf_(2, 3);
+
+/* Next random number, and one below `bound`; true once in `n`. */
+uint64_t model_random(struct model *model);
+uint64_t model_below(struct model *model, uint64_t bound);
+bool model_chance(struct model *model, uint64_t n);
+
+void model_init(struct model *model, uint64_t seed);
+uint64_t model_free(const struct model *model, unsigned device);
+
+/* One step of the core, and everything that must hold after it. */
+void model_step(struct model *model, const struct core_event *event);
+/* Ticks that are due. */
+void model_tick(struct model *model);
+/* The shell's next answer for a device, if it has a job. */
+bool model_answer(struct model *model, unsigned device);
+/* Leaked memory whose time has come goes back; what others use changes. */
+void model_drift(struct model *model);
+
+/* A random event of a random kind. */
+void model_event(struct model *model);
+/* Everything ends: kills all clients, stops all faults; every account must come to zero. */
+void model_end(struct model *model);

@@ -1,0 +1,249 @@
+/*
+ * What must hold after each step: the ledger itself (core_check), and what the core cannot know of
+ * itself: nobody is answered twice or after it can't hear, no chunk goes from one tenant to another,
+ * none that is held is released, none is used before it is made, no tenant grows past its limit.
+ */
+#include "tests/simulation/model.h"
+
+#include <string.h>
+
+static void mix(struct model *model, uint64_t value)
+{
+    model->hash = (model->hash ^ value) * UINT64_C(0x100000001b3); /* FNV-1a, by words */
+}
+
+static struct model_client *client_of(struct model *model, core_id id)
+{
+    for (unsigned i = 0; i < MODEL_CLIENTS; i++) {
+        if (id != 0 && model->clients[i].id == id)
+            return &model->clients[i];
+    }
+    return NULL;
+}
+
+static struct model_request *request_of(struct model_client *client, uint64_t id)
+{
+    for (unsigned i = 0; i < MODEL_REQUESTS; i++) {
+        if (id != 0 && client->requests[i].id == id)
+            return &client->requests[i];
+    }
+    return NULL;
+}
+
+static struct model_lease *lease_of(struct model_client *client, core_id id)
+{
+    for (unsigned i = 0; i < MODEL_LEASES; i++) {
+        if (client->leases[i].id == id)
+            return &client->leases[i];
+    }
+    return NULL;
+}
+
+static void watch_granted_chunk(
+    struct model *model, struct model_client *client, core_id lease, uint32_t index)
+{
+    uint32_t number, generation;
+    struct model_chunk *chunk;
+
+    if (!core_lease_chunk(model->core, lease, index, &number, &generation))
+        model_fail(model, "a granted chunk is not there");
+    chunk = &model->chunks[number];
+    if (!chunk->created || chunk->generation != generation)
+        model_fail(model, "chunk %u is granted before it is made", number);
+    if (chunk->holder >= 0)
+        model_fail(model, "chunk %u is granted twice", number);
+    if (chunk->tenant >= 0 && chunk->tenant != client->tenant)
+        model_fail(model, "chunk %u goes from one tenant to another", number);
+    chunk->tenant = client->tenant;
+    chunk->holder = (int) (client - model->clients);
+    chunk->leaky = !model->calm && model_chance(model, 40);
+}
+
+static void watch_grant(struct model *model, const struct core_action *action)
+{
+    struct model_client *client = client_of(model, action->client);
+    struct model_request *request = client ? request_of(client, action->request) : NULL;
+    struct model_lease *lease;
+
+    if (!request || client->detached)
+        model_fail(model, "a grant that nobody asked for");
+    lease = lease_of(client, request->lease); /* a free place for a new one */
+    if (!lease || (request->lease != 0 && request->lease != action->grant.lease))
+        model_fail(model, "a grant for another lease");
+    if (action->grant.first != lease->chunks || action->grant.count == 0)
+        model_fail(model, "a grant that doesn't follow on the lease");
+    lease->id = action->grant.lease;
+    for (uint32_t i = 0; i < action->grant.count; i++)
+        watch_granted_chunk(model, client, lease->id, action->grant.first + i);
+    lease->chunks += action->grant.count;
+    *request = (struct model_request){0};
+    model->grants++;
+}
+
+static void watch_refuse(struct model *model, const struct core_action *action)
+{
+    struct model_client *client = client_of(model, action->client);
+    struct model_request *request = client ? request_of(client, action->request) : NULL;
+
+    if (action->refuse.status == GMB_STATUS_OK || action->refuse.text[0] == '\0')
+        model_fail(model, "a refusal that says nothing");
+    if (client && client->sync_request == action->request) {
+        client->sync_request = 0;
+        return;
+    }
+    if (action->request == 0 || !client)
+        return; /* of an event that no client of ours sent */
+    if (!request || client->detached)
+        model_fail(model, "a refusal that nobody waits for: %s", action->refuse.text);
+    if (action->refuse.status == GMB_STATUS_TIMED_OUT) {
+        model->timeouts++;
+        if (request->deadline_ns > model->now_ns)
+            model_fail(model, "timed out before its time");
+    }
+    *request = (struct model_request){0};
+    model->refusals++;
+}
+
+static void watch_job(struct model *model, unsigned device, const struct core_action *action)
+{
+    struct model_device *d = &model->devices[device];
+
+    if (d->job_count == MODEL_JOBS)
+        model_fail(model, "too many jobs for device %u", device);
+    d->jobs[(d->job_first + d->job_count++) % MODEL_JOBS] = *action;
+}
+
+static void watch_create(struct model *model, const struct core_action *action)
+{
+    struct model_chunk *chunk;
+
+    if (action->chunk.chunk >= MODEL_CHUNKS)
+        model_fail(model, "chunk number %u", action->chunk.chunk);
+    chunk = &model->chunks[action->chunk.chunk];
+    if (chunk->created || chunk->asked)
+        model_fail(model, "chunk %u is made twice", action->chunk.chunk);
+    *chunk = (struct model_chunk){.generation = action->chunk.generation,
+        .device = action->chunk.device,
+        .bytes = action->chunk.bytes,
+        .tenant = -1,
+        .holder = -1,
+        .asked = true};
+    watch_job(model, action->chunk.device, action);
+}
+
+static void watch_release(struct model *model, const struct core_action *action)
+{
+    struct model_chunk *chunk = &model->chunks[action->chunk.chunk];
+
+    if (!chunk->created || chunk->asked || chunk->generation != action->chunk.generation)
+        model_fail(model, "chunk %u is released and isn't there", action->chunk.chunk);
+    if (chunk->holder >= 0)
+        model_fail(model, "chunk %u is released under its holder", action->chunk.chunk);
+    chunk->asked = true;
+    watch_job(model, action->chunk.device, action);
+}
+
+static void watch_action(struct model *model, const struct core_action *action)
+{
+    struct model_client *client;
+
+    switch (action->type) {
+    case CORE_ACTION_GRANT:
+        mix(model, action->grant.lease);
+        watch_grant(model, action);
+        break;
+    case CORE_ACTION_REFUSE:
+        mix(model, action->refuse.available_bytes);
+        watch_refuse(model, action);
+        break;
+    case CORE_ACTION_DONE:
+        client = client_of(model, action->client);
+        if (!client || client->sync_request != action->request)
+            model_fail(model, "done, what nobody asked for");
+        client->sync_request = 0;
+        break;
+    case CORE_ACTION_CHUNK_CREATE:
+        mix(model, action->chunk.chunk);
+        watch_create(model, action);
+        break;
+    case CORE_ACTION_CHUNK_RELEASE:
+        mix(model, action->chunk.chunk);
+        watch_release(model, action);
+        break;
+    case CORE_ACTION_MEMORY_OBSERVE:
+        watch_job(model, action->device.device, action);
+        break;
+    case CORE_ACTION_DEVICE_ADDED:
+    case CORE_ACTION_CONFIGURED:
+    case CORE_ACTION_CLIENT_ADDED:
+    case CORE_ACTION_CLIENT_GONE: /* the sender of the event looks for them */
+    case CORE_ACTION_MAX:
+        break;
+    }
+}
+
+/* A tenant is above MemoryMax only if that was set below its use. */
+static void watch_limits(struct model *model)
+{
+    for (unsigned t = 0; t < MODEL_TENANTS; t++) {
+        bool over = false;
+        uint32_t index;
+
+        if (!core_tenant_find(model->core, model->names[t], &index)) {
+            model->lowered[t] = false;
+            continue;
+        }
+        for (unsigned d = 0; d < MODEL_DEVICES; d++) {
+            struct core_tenant_device_view view;
+
+            if (core_tenant_device_get(model->core, index, d, &view) && view.overage > 0)
+                over = true;
+            if (view.orphaned > 0)
+                model->orphaned_seen++;
+        }
+        if (over && !model->lowered[t])
+            model_fail(model, "tenant %s grew past its MemoryMax", model->names[t]);
+        model->lowered[t] = over;
+    }
+}
+
+/*
+ * The parts make the total. And where no other process interferes, every byte that is not really
+ * free is charged to somebody: what the driver holds for us and what somebody keeps after its release.
+ */
+static void watch_devices(struct model *model)
+{
+    for (unsigned i = 0; i < MODEL_DEVICES; i++) {
+        const struct model_device *d = &model->devices[i];
+        struct core_device_view v;
+        uint64_t charged;
+
+        if (!core_device_get(model->core, i, &v))
+            continue;
+        charged = v.leased + v.cached + v.clean + v.releasing + v.orphaned;
+        if (v.reserve + v.creating + charged + v.unaccounted + v.free != v.total)
+            model_fail(model, "device %u: the parts are not the total", i);
+        if (model->still && charged < d->held + d->leaked)
+            model_fail(model, "device %u: memory in use is charged to nobody", i);
+    }
+}
+
+void model_step(struct model *model, const struct core_event *event)
+{
+    const char *found;
+
+    core_step(model->core, event, model->now_ns, &model->actions);
+    model->steps++;
+    mix(model, event->type);
+    found = core_check(model->core);
+    if (found)
+        model_fail(model, "after %s: %s", core_event_type_name(event->type), found);
+    for (size_t i = 0; i < model->actions.count; i++) {
+        const struct core_action *action = &model->actions.items[i];
+
+        mix(model, (uint64_t) action->type << 32 ^ action->request);
+        watch_action(model, action);
+    }
+    watch_limits(model);
+    watch_devices(model);
+}
