@@ -153,8 +153,7 @@ void answer_request_refuse(struct core *core, const struct request *request, enu
     action->refuse.available_bytes = request->available_bytes;
     text_append(action->refuse.text, refusal_prefix(status));
     length = strlen(action->refuse.text);
-    refusal_write(
-        action->refuse.text + length, sizeof(action->refuse.text) - length, &r, request);
+    refusal_write(action->refuse.text + length, sizeof(action->refuse.text) - length, &r, request);
     if (status == GMB_STATUS_TIMED_OUT)
         text_append(action->refuse.text, "; its time to wait is over");
     core->refused++;

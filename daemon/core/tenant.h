@@ -6,6 +6,10 @@
 /* NULL where there is none; `name` may be NULL. */
 struct tenant *tenant_find(const struct core *core, const char *name);
 struct tenant *tenant_at(const struct core *core, uint32_t index);
+/* An unconfigured one; there must be room. NULL without host memory. */
+struct tenant *tenant_new(struct core *core, const char *name);
+/* Nothing of it may be left. */
+void tenant_free(struct core *core, struct tenant *tenant);
 /* Forgets tenants that are no longer configured and of which nothing is left. */
 void tenants_sweep(struct core *core);
 /* At the end of a core: whatever is left. */

@@ -24,8 +24,11 @@ static uint64_t random_bytes(struct model *model)
 static uint64_t random_chunk_bytes(struct model *model)
 {
     static const uint64_t sizes[] = {
-        0, 0, 0, 2 * MIB, 2 * MIB, 4 * MIB, 8 * MIB, 6 * MIB, 32 * MIB, 1, 3 * MIB, UINT64_MAX};
+        0, 0, 0, 2 * MIB, 2 * MIB, 4 * MIB, 8 * MIB, 6 * MIB, 32 * MIB};
+    static const uint64_t nonsense[] = {1, 3 * MIB, 2048 * MIB, UINT64_MAX};
 
+    if (model_chance(model, 30))
+        return nonsense[model_below(model, ARRAY_SIZE(nonsense))];
     return sizes[model_below(model, ARRAY_SIZE(sizes))];
 }
 
@@ -262,7 +265,7 @@ static void random_config(struct model *model, unsigned tenant, struct core_tena
     config->priority = (uint32_t) model_below(model, 3) * 100;
     config->weight = 1 + (uint32_t) model_below(model, 300);
     config->clients_max = model_chance(model, 4) ? (uint32_t) model_below(model, 8) : UINT32_MAX;
-    config->leases_max = model_chance(model, 4) ? (uint32_t) model_below(model, 20) : UINT32_MAX;
+    config->leases_max = model_chance(model, 4) ? (uint32_t) model_below(model, 40) : UINT32_MAX;
     for (unsigned i = 0; i < MODEL_DEVICES; i++)
         random_limits(model, &config->memory[i]);
     if (model_chance(model, 30))
@@ -283,11 +286,11 @@ static void event_configure(struct model *model)
     size_t count = 0;
 
     for (unsigned i = 0; i < MODEL_TENANTS; i++) {
-        if (!model_chance(model, 8))
+        if (!model_chance(model, 25))
             random_config(model, i, &configs[count++]);
     }
     event.configure.tenants = configs;
-    event.configure.count = model_chance(model, 40) ? 0 : count;
+    event.configure.count = model_chance(model, 80) ? 0 : count;
     lowered(model);
     model_step(model, &event);
 }

@@ -87,6 +87,12 @@ static void watch_refuse(struct model *model, const struct core_action *action)
 
     if (action->refuse.status == GMB_STATUS_OK || action->refuse.text[0] == '\0')
         model_fail(model, "a refusal that says nothing");
+    if ((action->refuse.status == GMB_STATUS_EXHAUSTED ||
+            action->refuse.status == GMB_STATUS_OVER_LIMIT ||
+            action->refuse.status == GMB_STATUS_TIMED_OUT) &&
+        action->refuse.limit == GMB_LIMIT_NONE)
+        model_fail(model, "%s by limit %s: %s", status_name(action->refuse.status),
+            limit_name(action->refuse.limit), action->refuse.text);
     if (client && client->sync_request == action->request) {
         client->sync_request = 0;
         return;

@@ -1,0 +1,184 @@
+/*
+ * What holds a candidate back decides what is done about it: its own MemoryMax, and what it has
+ * lying ready in other sizes is given back; the device, and what lies ready there is; MemoryHigh or
+ * the driver, and it sleeps. Nothing is taken from a lease.
+ */
+#include "daemon/core/admit.h"
+
+#include "daemon/core/account.h"
+#include "daemon/core/reclaim.h"
+#include "daemon/core/request.h"
+#include "daemon/core/supply.h"
+#include "policies/throttle.h"
+
+/* One candidate as the drain sees it. */
+struct candidate {
+    struct request *request;
+    struct account *account;
+    struct device *device;
+    struct supply_plan plan;
+    uint64_t growth;   /* of the tenant's use */
+    uint64_t creation; /* from the device's free memory */
+};
+
+static struct candidate candidate_make(struct core *core, struct request *request)
+{
+    uint64_t chunk_bytes = request->lease->chunk_bytes;
+    struct candidate c = {.request = request, .account = request->lease->account};
+
+    c.device = c.account->device;
+    c.plan = supply_plan_make(core, request);
+    c.creation = c.plan.create * chunk_bytes;
+    c.growth = c.creation + c.plan.clean * chunk_bytes;
+    return c;
+}
+
+static struct admission_view candidate_view(const struct candidate *c, uint64_t reserved)
+{
+    const struct account *account = c->account;
+    const struct device *device = c->device;
+
+    return (struct admission_view){
+        .requested = c->request->bytes,
+        .held = c->request->lease->count * c->request->lease->chunk_bytes,
+        .recycled = c->request->bytes - c->growth,
+        .ready = c->growth - c->creation,
+        .used = account->used,
+        .min = account->limits.min,
+        .max = account->limits.max,
+        .capacity = device->capacity,
+        .free = device_free(device),
+        .clean = device->bytes[CHUNK_CLEAN],
+        .reserved = reserved,
+        .others_unused_min = sub_saturate(device->unused_min, account_unused_min(account)),
+        .others_min = sub_saturate(device->min_sum, account->limits.min),
+    };
+}
+
+struct admission_decision admit_ask(struct core *core, struct request *request)
+{
+    struct candidate c = candidate_make(core, request);
+    struct admission_view view = candidate_view(&c, 0);
+
+    return admission_decide(&view);
+}
+
+static void candidate_hold(struct candidate *c, enum gmb_limit limit, uint64_t available_bytes)
+{
+    c->request->limit = limit;
+    c->request->available_bytes = available_bytes;
+}
+
+/* Above MemoryHigh whoever may wait pauses once; the pause takes at most half of its wait. */
+static bool candidate_throttle(struct core *core, struct candidate *c)
+{
+    struct request *request = c->request;
+    uint64_t left_ns = sub_saturate(request->deadline.key, core->now_ns);
+    uint64_t high = c->account->limits.high, delay_ns;
+
+    if (request->immediate || request->throttled || c->growth == 0)
+        return false;
+    delay_ns = MIN(throttle_delay_ns(c->account->used, c->growth, high), left_ns / 2);
+    if (delay_ns == 0)
+        return false;
+    request->throttled = true;
+    request->not_before_ns = add_saturate(core->now_ns, delay_ns);
+    heap_push(&core->wakes, &request->wake, request->not_before_ns);
+    candidate_hold(c, GMB_LIMIT_MEMORY_HIGH, sub_saturate(high, c->account->used));
+    return true;
+}
+
+static void candidate_admit(struct core *core, struct candidate *c)
+{
+    struct request *request = c->request;
+    int r;
+
+    if (c->creation > 0 && core->now_ns < c->device->create_after_ns) {
+        candidate_hold(c, GMB_LIMIT_DRIVER, 0);
+        if (request->immediate)
+            request_refuse(core, request, GMB_STATUS_EXHAUSTED);
+        return;
+    }
+    if (candidate_throttle(core, c))
+        return;
+    r = supply_start(core, request, &c->plan);
+    if (r == 0)
+        return;
+    candidate_hold(c, r == SLOTS_FULL ? GMB_LIMIT_CHUNKS : GMB_LIMIT_NONE, 0);
+    request_refuse(core, request, r == SLOTS_FULL ? GMB_STATUS_EXHAUSTED : GMB_STATUS_INTERNAL);
+}
+
+/* Held back by its own MemoryMax: what the tenant has lying ready in other sizes is in the way. */
+static uint64_t recover_own(struct core *core, struct candidate *c)
+{
+    struct account *account = c->account;
+    uint64_t shortfall = c->growth - sub_saturate(account->limits.max, account->used);
+    uint64_t returning = account_returning(account);
+    uint64_t recycled = c->request->bytes - c->growth;
+
+    if (returning < shortfall)
+        reclaim_own(core, account, c->request->lease->chunk_bytes, shortfall - returning);
+    returning = account_returning(account) + sub_saturate(account_idle(account), recycled);
+    return sub_saturate(shortfall, returning);
+}
+
+/* Held back by the device: what lies ready there, or is on its way back, may do. */
+static uint64_t recover_device(struct core *core, struct candidate *c, uint64_t reserved)
+{
+    struct device *device = c->device;
+    uint64_t promised = sub_saturate(device->unused_min, account_unused_min(c->account));
+    uint64_t present = device_free(device) + device->bytes[CHUNK_CLEAN];
+    uint64_t lacking = sub_saturate(add_saturate(c->creation, reserved), device_free(device));
+    uint64_t shortfall =
+        MAX(lacking, sub_saturate(c->growth, sub_saturate(present, promised + reserved)));
+    uint64_t returning = device->bytes[CHUNK_RELEASING] + device->bytes[CHUNK_RELEASED];
+    uint64_t ready;
+
+    if (returning < shortfall)
+        reclaim_for(
+            core, c->account, c->request->lease->chunk_bytes, shortfall - returning, lacking > 0);
+    ready = device->bytes[CHUNK_CACHED] + (lacking > 0 ? device->bytes[CHUNK_CLEAN] : 0);
+    ready = sub_saturate(ready, c->request->bytes - c->creation);
+    returning = device->bytes[CHUNK_RELEASING] + device->bytes[CHUNK_RELEASED];
+    return sub_saturate(shortfall, add_saturate(ready, returning));
+}
+
+bool admit_decide(struct core *core, struct request *request, uint64_t *reserved)
+{
+    struct candidate c = candidate_make(core, request);
+    struct admission_view view = candidate_view(&c, *reserved);
+    struct admission_decision decision;
+    uint64_t beyond = 0;
+
+    if (!c.account->tenant->configured) {
+        candidate_hold(&c, GMB_LIMIT_NONE, 0);
+        request_refuse(core, request, GMB_STATUS_DENIED);
+        return true;
+    }
+    if (request->not_before_ns > core->now_ns)
+        return false;
+    decision = admission_decide(&view);
+    if (decision.verdict == ADMISSION_ADMIT) {
+        struct list *first = &request->queue_link;
+
+        candidate_admit(core, &c);
+        return c.account->waiting.next != first;
+    }
+    candidate_hold(&c, decision.limit, decision.available_bytes);
+    if (decision.verdict == ADMISSION_REFUSE) {
+        request_refuse(core, request, GMB_STATUS_OVER_LIMIT);
+        return true;
+    }
+    if (decision.limit == GMB_LIMIT_MEMORY_MAX) {
+        beyond = recover_own(core, &c);
+    } else {
+        beyond = recover_device(core, &c, *reserved);
+        if (!request->immediate || beyond == 0)
+            *reserved =
+                add_saturate(*reserved, sub_saturate(c.growth, account_unused_min(c.account)));
+    }
+    if (!request->immediate || beyond == 0)
+        return false;
+    request_refuse(core, request, GMB_STATUS_EXHAUSTED);
+    return true;
+}
