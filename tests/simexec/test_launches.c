@@ -227,7 +227,7 @@ START_TEST(test_unmap_under_a_queued_kernel_is_a_sticky_fault)
 }
 END_TEST
 
-/* Below it nothing but device memory lies. Under a sanitizer the simulator may have to do without. */
+/* Below it nothing but device memory lies. Under a sanitizer the simulator may do without. */
 #define WINDOW_END UINT64_C(0x500000000000)
 
 START_TEST(test_stale_pointer_never_becomes_memory_of_the_host)
