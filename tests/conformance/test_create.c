@@ -87,6 +87,49 @@ START_TEST(host_memory_cannot_be_exported)
 }
 END_TEST
 
+/* Attribute 128 speaks of the driver; whether an IMEX channel is there shows at create alone. */
+START_TEST(fabric_chunks_work_or_are_refused_as_fabric)
+{
+    CUmemGenericAllocationHandle handle;
+    CUmemAllocationProp properties;
+    CUresult result;
+
+    setup_driver();
+    properties = chunk_properties();
+    properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_FABRIC;
+    result = cu->mem_create(&handle, granule, &properties, 0);
+    ck_assert_msg(result == CUDA_ERROR_NOT_PERMITTED || result == CUDA_ERROR_NOT_SUPPORTED ||
+                      (result == CUDA_SUCCESS && !on_simulator),
+        "cuMemCreate gives %d", (int) result);
+    if (result == CUDA_SUCCESS)
+        cu_ok(cu->mem_release(handle));
+}
+END_TEST
+
+START_TEST(rdma_capability_is_a_property_of_the_chunk)
+{
+    CUmemAllocationProp properties, seen;
+    CUmemGenericAllocationHandle handle;
+    int capable = 0;
+
+    setup_driver();
+    cu_ok(cu->device_get_attribute(
+        &capable, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, device));
+    if (!capable)
+        return;
+    properties = chunk_properties();
+    properties.allocFlags.gpuDirectRDMACapable = 1;
+    cu_ok(cu->mem_create(&handle, granule, &properties, 0));
+    cu_ok(cu->mem_get_allocation_properties(&seen, handle));
+    ck_assert_int_eq(seen.allocFlags.gpuDirectRDMACapable, 1);
+    cu_ok(cu->mem_release(handle));
+    handle = chunk_new(granule);
+    cu_ok(cu->mem_get_allocation_properties(&seen, handle));
+    ck_assert_int_eq(seen.allocFlags.gpuDirectRDMACapable, 0);
+    cu_ok(cu->mem_release(handle));
+}
+END_TEST
+
 START_TEST(create_beyond_the_device_is_out_of_memory)
 {
     CUmemGenericAllocationHandle handle;
@@ -100,7 +143,7 @@ START_TEST(create_beyond_the_device_is_out_of_memory)
     cu_ok(cu->device_total_mem(&total, device));
     ck_assert(round_up(total + 1, granule, &bytes));
     cu_expect(CUDA_ERROR_OUT_OF_MEMORY, cu->mem_create(&handle, bytes, &properties, 0));
-    cu_expect(CUDA_ERROR_OUT_OF_MEMORY,
+    cu_observe("3 cuMemCreate of almost 2^64 bytes", CUDA_ERROR_OUT_OF_MEMORY,
         cu->mem_create(&handle, UINT64_MAX / granule * granule, &properties, 0));
     expect_free(before);
 }
@@ -223,7 +266,8 @@ END_TEST
 
 CONFORMANCE_MAIN("create", granularity_divides_recommended_granularity,
     granularity_refuses_nonsense, create_refuses_sizes_off_the_granularity,
-    create_refuses_wrong_properties, host_memory_cannot_be_exported,
+    create_refuses_wrong_properties, fabric_chunks_work_or_are_refused_as_fabric,
+    rdma_capability_is_a_property_of_the_chunk, host_memory_cannot_be_exported,
     create_beyond_the_device_is_out_of_memory, create_to_the_last_byte_then_out_of_memory,
     create_commits_memory_at_once_and_release_frees_it, properties_read_back_as_created,
     released_handle_is_refused, export_needs_the_type_asked_for_at_create,

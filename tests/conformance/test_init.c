@@ -6,6 +6,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/conformance/peer.h"
+
 START_TEST(calls_before_init_give_not_initialized)
 {
     CUmemAllocationProp properties = chunk_properties();
@@ -207,6 +209,17 @@ START_TEST(forked_child_is_not_initialized)
 }
 END_TEST
 
+START_TEST(init_without_a_visible_device_gives_no_device)
+{
+    struct peer peer = peer_start("CUDA_VISIBLE_DEVICES=");
+    struct peer_message reply =
+        peer_call(&peer, (struct peer_message){.op = PEER_INIT_BARE}, -1, NULL);
+
+    ck_assert_int_eq(reply.result, CUDA_ERROR_NO_DEVICE);
+    peer_end(&peer);
+}
+END_TEST
+
 START_TEST(simulator_has_no_32_bit_names)
 {
     static const char *const names[] = {"cuMemAlloc", "cuMemFree", "cuMemGetInfo",
@@ -225,4 +238,4 @@ CONFORMANCE_MAIN("init", calls_before_init_give_not_initialized, version_and_nam
     device_total_needs_no_context, device_uuids_are_distinct_and_stable,
     error_names_are_cuda_names_and_unknown_codes_give_null,
     proc_address_takes_base_names_and_the_version_picks_the_abi, forked_child_is_not_initialized,
-    simulator_has_no_32_bit_names)
+    init_without_a_visible_device_gives_no_device, simulator_has_no_32_bit_names)

@@ -285,6 +285,31 @@ START_TEST(pointer_range_of_vmm_is_the_reservation)
 }
 END_TEST
 
+START_TEST(pointer_attributes_of_a_chunk_tell_how_it_was_made)
+{
+    CUmemGenericAllocationHandle handle;
+    unsigned access = 99;
+    uint64_t types = 0, first = 0, second = 0;
+    CUdeviceptr address, other;
+
+    setup_context();
+    handle = chunk_new(granule);
+    address = chunk_map_new(handle, granule);
+    cu_ok(cu->pointer_get_attribute(&types, CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES, address));
+    ck_assert_uint_eq(types, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    access_set(address, granule, CU_MEM_ACCESS_FLAGS_PROT_READ);
+    cu_ok(cu->pointer_get_attribute(&access, CU_POINTER_ATTRIBUTE_ACCESS_FLAGS, address));
+    ck_assert_uint_eq(access, CU_MEM_ACCESS_FLAGS_PROT_READ);
+    other = alloc_new(BYTES);
+    cu_ok(cu->pointer_get_attribute(&first, CU_POINTER_ATTRIBUTE_BUFFER_ID, address));
+    cu_ok(cu->pointer_get_attribute(&second, CU_POINTER_ATTRIBUTE_BUFFER_ID, other));
+    ck_assert_uint_ne(first, second);
+    cu_ok(cu->mem_free(other));
+    chunk_unmap(address, granule);
+    cu_ok(cu->mem_release(handle));
+}
+END_TEST
+
 START_TEST(pointer_attributes_of_unknown_pointers_are_zero_and_success)
 {
     CUpointer_attribute names[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_CONTEXT};
@@ -306,5 +331,5 @@ CONFORMANCE_MAIN("legacy", alloc_refuses_zero_and_is_aligned,
     address_range_of_vmm_is_one_mapping, ipc_token_of_vmm_memory_is_refused,
     ipc_open_in_the_exporting_process_is_invalid_context, ipc_shares_bytes_and_counts_opens,
     ipc_memory_of_a_closed_importer_is_free_again, pointer_attributes_of_an_allocation,
-    pointer_range_of_vmm_is_the_reservation,
+    pointer_range_of_vmm_is_the_reservation, pointer_attributes_of_a_chunk_tell_how_it_was_made,
     pointer_attributes_of_unknown_pointers_are_zero_and_success)

@@ -67,6 +67,27 @@ START_TEST(reserve_is_aligned_and_costs_no_memory)
 }
 END_TEST
 
+/* Some drivers fail where they should take another address: both is allowed. */
+START_TEST(reserve_may_ignore_its_hint)
+{
+    CUdeviceptr first, second;
+    CUresult result;
+
+    setup_driver();
+    cu_ok(cu->mem_address_reserve(&first, granule, granule, 0, 0));
+    result = cu->mem_address_reserve(&second, granule, granule, first, 0);
+    if (on_simulator)
+        ck_assert_int_eq(result, CUDA_SUCCESS);
+    if (result == CUDA_SUCCESS) {
+        ck_assert_uint_ne(second, first);
+        cu_ok(cu->mem_address_free(second, granule));
+    }
+    cu_ok(cu->mem_address_free(first, granule));
+    cu_expect(CUDA_ERROR_INVALID_VALUE,
+        cu->mem_address_reserve(&second, granule, granule, granule + 1, 0));
+}
+END_TEST
+
 START_TEST(address_free_takes_exactly_one_reservation)
 {
     CUdeviceptr address;
@@ -391,11 +412,11 @@ START_TEST(retain_by_address_is_a_reference_of_its_own)
 END_TEST
 
 CONFORMANCE_MAIN("map", reserve_refuses_nonsense, reserve_is_aligned_and_costs_no_memory,
-    address_free_takes_exactly_one_reservation, address_free_with_live_mapping_is_refused,
-    map_refuses_offset_flags_and_misalignment, map_takes_the_whole_chunk_inside_a_reservation,
-    map_over_a_live_mapping_is_refused, one_handle_at_two_addresses_is_the_same_bytes,
-    bytes_survive_unmap_and_map_elsewhere, unmap_takes_whole_mappings_without_holes,
-    unmap_of_a_part_of_a_two_granule_chunk_is_refused,
+    reserve_may_ignore_its_hint, address_free_takes_exactly_one_reservation,
+    address_free_with_live_mapping_is_refused, map_refuses_offset_flags_and_misalignment,
+    map_takes_the_whole_chunk_inside_a_reservation, map_over_a_live_mapping_is_refused,
+    one_handle_at_two_addresses_is_the_same_bytes, bytes_survive_unmap_and_map_elsewhere,
+    unmap_takes_whole_mappings_without_holes, unmap_of_a_part_of_a_two_granule_chunk_is_refused,
     unmapped_range_is_reserved_still_and_access_is_lost,
     set_access_covers_several_mappings_and_reads_back, set_access_refuses_holes_parts_and_nonsense,
     get_access_of_unmapped_addresses_is_refused, copy_to_mapped_memory_without_access_fails,

@@ -57,6 +57,8 @@ START_TEST(module_load_refuses_what_is_no_image)
     cu_expect(
         CUDA_ERROR_INVALID_PTX, cu->module_load_data(&module,
                                     ".version 6.0\n.target sm_70\n.address_size 64\nnonsense {\n"));
+    cu_observe("5.7 PTX of a version to come", CUDA_ERROR_UNSUPPORTED_PTX_VERSION,
+        cu->module_load_data(&module, ".version 99.0\n.target sm_70\n.address_size 64\n"));
     cu_expect(CUDA_ERROR_INVALID_VALUE, cu->module_load_data(&module, NULL));
 }
 END_TEST
@@ -167,6 +169,32 @@ START_TEST(kernel_write_to_read_only_memory_poisons_the_process)
 }
 END_TEST
 
+static void count_up(void *at)
+{
+    (void) __atomic_add_fetch((int *) at, 1, __ATOMIC_SEQ_CST);
+}
+
+/* So nobody may give a lease back by a host function alone. */
+START_TEST(host_function_behind_a_fault_is_never_called)
+{
+    struct pattern_fill_args arguments;
+    struct gate gate = GATE_INIT;
+    CUfunction fill;
+    CUstream stream;
+    int count = 0;
+
+    (void) fill_prepare(CU_MEM_ACCESS_FLAGS_PROT_READ, &fill, &arguments);
+    cu_ok(cu->stream_create(&stream, CU_STREAM_NON_BLOCKING));
+    gate_close(&gate, stream);
+    cu_ok(launch(fill, &arguments, stream));
+    cu_ok(cu->launch_host_func(stream, count_up, &count));
+    gate_open(&gate);
+    expect_poisoned();
+    cu_expect(CUDA_ERROR_ILLEGAL_ADDRESS, cu->launch_host_func(stream, count_up, &count));
+    ck_assert_int_eq(__atomic_load_n(&count, __ATOMIC_SEQ_CST), 0);
+}
+END_TEST
+
 START_TEST(kernel_access_without_set_access_poisons_the_process)
 {
     struct pattern_fill_args arguments;
@@ -227,5 +255,6 @@ CONFORMANCE_MAIN("module", module_load_refuses_what_is_no_image,
     module_function_that_is_absent_is_not_found, launch_refuses_nonsense,
     kernels_write_and_check_the_pattern, launch_is_asynchronous_and_copies_its_arguments,
     kernel_write_to_read_only_memory_poisons_the_process,
+    host_function_behind_a_fault_is_never_called,
     kernel_access_without_set_access_poisons_the_process, unmap_does_not_wait_for_a_queued_kernel,
     read_only_memory_can_be_read_by_a_kernel)

@@ -104,6 +104,49 @@ START_TEST(each_import_needs_its_own_release)
 }
 END_TEST
 
+START_TEST(importer_may_export_again)
+{
+    CUmemGenericAllocationHandle handle, imported;
+    int fd, again = -1;
+
+    setup_driver();
+    handle = chunk_new(granule);
+    fd = chunk_fd(handle);
+    imported = import_fd(fd);
+    (void) close(fd);
+    cu_ok(cu->mem_release(handle));
+    cu_observe("3 export by an importer", CUDA_SUCCESS,
+        cu->mem_export_to_shareable_handle(
+            &again, imported, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    cu_ok(cu->mem_release(imported));
+    if (again >= 0) {
+        imported = import_fd(again);
+        (void) close(again);
+        cu_ok(cu->mem_release(imported));
+    }
+}
+END_TEST
+
+START_TEST(imported_chunk_tells_type_and_location)
+{
+    CUmemGenericAllocationHandle handle, imported;
+    CUmemAllocationProp seen;
+    int fd;
+
+    setup_driver();
+    handle = chunk_new(granule);
+    fd = chunk_fd(handle);
+    imported = import_fd(fd);
+    (void) close(fd);
+    cu_ok(cu->mem_get_allocation_properties(&seen, imported));
+    ck_assert_int_eq(seen.type, CU_MEM_ALLOCATION_TYPE_PINNED);
+    ck_assert_int_eq(seen.location.type, CU_MEM_LOCATION_TYPE_DEVICE);
+    ck_assert_int_eq(seen.location.id, device);
+    cu_ok(cu->mem_release(imported));
+    cu_ok(cu->mem_release(handle));
+}
+END_TEST
+
 START_TEST(import_in_the_exporting_process_is_the_same_bytes)
 {
     CUmemGenericAllocationHandle handle, imported;
@@ -442,7 +485,8 @@ START_TEST(device_order_follows_cuda_visible_devices)
 END_TEST
 
 CONFORMANCE_MAIN("share", each_export_is_a_new_fd, import_does_not_consume_the_fd,
-    each_import_needs_its_own_release, import_in_the_exporting_process_is_the_same_bytes,
+    each_import_needs_its_own_release, importer_may_export_again,
+    imported_chunk_tells_type_and_location, import_in_the_exporting_process_is_the_same_bytes,
     import_of_a_foreign_fd_is_refused, importer_in_another_process_sees_and_writes_the_bytes,
     memory_outlives_its_creator_through_an_import, memory_outlives_its_creator_through_a_mapping,
     importers_mapping_keeps_memory_that_the_creator_released,

@@ -67,6 +67,29 @@ START_TEST(host_function_runs_in_stream_order)
 }
 END_TEST
 
+static void alloc_call(void *at)
+{
+    CUdeviceptr address;
+
+    *(CUresult *) at = cu->mem_alloc(&address, 4096);
+}
+
+/* It "must not" call the driver, which may refuse with 800 or do worse. */
+START_TEST(host_function_that_calls_the_driver_is_refused)
+{
+    CUresult seen = CUDA_SUCCESS;
+    CUstream stream;
+
+    setup_context();
+    if (!on_simulator)
+        return; /* it may hang there */
+    stream = stream_new(CU_STREAM_NON_BLOCKING);
+    cu_ok(cu->launch_host_func(stream, alloc_call, &seen));
+    cu_ok(cu->stream_synchronize(stream));
+    ck_assert_int_eq(seen, CUDA_ERROR_NOT_PERMITTED);
+}
+END_TEST
+
 START_TEST(streams_do_not_wait_for_each_other)
 {
     struct gate gate = GATE_INIT;
@@ -253,7 +276,8 @@ END_TEST
 
 CONFORMANCE_MAIN("stream", stream_create_refuses_unknown_flags,
     stream_query_says_whether_work_is_left, host_function_runs_in_stream_order,
-    streams_do_not_wait_for_each_other, stream_destroy_returns_at_once_and_work_ends_still,
+    host_function_that_calls_the_driver_is_refused, streams_do_not_wait_for_each_other,
+    stream_destroy_returns_at_once_and_work_ends_still,
     null_stream_waits_for_blocking_streams_alone, ctx_synchronize_waits_for_all_streams,
     event_never_recorded_is_done, event_is_done_when_work_before_it_is,
     stream_wait_event_orders_two_streams, event_of_another_context_is_an_invalid_handle,
