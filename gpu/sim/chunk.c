@@ -325,4 +325,5 @@ void chunks_fork_child(void)
                 close_fd(&leaves[i][j].fd);
         }
     }
+    pthread_mutex_unlock(&lock);
 }

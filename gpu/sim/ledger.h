@@ -58,11 +58,11 @@ static inline void ledger_closep(struct ledger **ledger)
 {
     *ledger = ledger_close(*ledger);
 }
-/* In a forked child: forgets the parent's locks and files, without touching the parent's memory. */
-void ledger_abandon(struct ledger *ledger);
-/* Around fork, so that the child doesn't inherit a held lock. */
+/* Around fork, so that no thread holds the node-wide lock while the child gets its copy. */
 void ledger_fork_prepare(struct ledger *ledger);
 void ledger_fork_parent(struct ledger *ledger);
+/* In the child: closes what it shares with the parent, and the ledger can't be used any more. */
+void ledger_fork_child(struct ledger *ledger);
 
 /*
  * Needed before this process may own chunks or contexts. On a node that nobody uses (no live

@@ -19,11 +19,12 @@ void ledger_fork_parent(struct ledger *ledger)
     pthread_mutex_unlock(&ledger->mutex);
 }
 
-void ledger_abandon(struct ledger *ledger)
+void ledger_fork_child(struct ledger *ledger)
 {
     close_fd(&ledger->procs_fd);
     close_fd(&ledger->fd);
     close_fd(&ledger->dir);
+    pthread_mutex_unlock(&ledger->mutex);
 }
 
 static int proc_lock(struct ledger *ledger, uint32_t proc)

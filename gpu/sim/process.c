@@ -107,7 +107,7 @@ static void fork_parent(void)
 static void fork_child(void)
 {
     if (process.ledger != NULL)
-        ledger_abandon(process.ledger);
+        ledger_fork_child(process.ledger);
     chunks_fork_child();
     pthread_mutex_unlock(&init_lock);
 }
