@@ -20,6 +20,13 @@ static const char *const fills[] = {
 };
 static_assert(ARRAY_SIZE(fills) == SIM_FILL_MAX, "every fill has a name");
 
+static const char *const hints[] = {
+    [SIM_HINT_HONOUR] = "honour",
+    [SIM_HINT_IGNORE] = "ignore",
+    [SIM_HINT_FAIL] = "fail",
+};
+static_assert(ARRAY_SIZE(hints) == SIM_HINT_MAX, "every answer to a hint has a name");
+
 static int refuse(char error[SIM_TEXT_BYTES], const char *name, const char *value)
 {
     (void) snprintf(error, SIM_TEXT_BYTES, "%s=%.64s makes no sense", name, value);
@@ -93,6 +100,17 @@ static int read_fill(const char *text, enum sim_fill *ret)
     return -EINVAL;
 }
 
+static int read_hint(const char *text, enum sim_hint *ret)
+{
+    for (unsigned i = 0; i < SIM_HINT_MAX; i++) {
+        if (strcmp(text, hints[i]) == 0) {
+            *ret = (enum sim_hint) i;
+            return 0;
+        }
+    }
+    return -EINVAL;
+}
+
 static int read_switch(const char *text, bool *ret)
 {
     if ((*text != '0' && *text != '1') || text[1] != '\0')
@@ -146,12 +164,14 @@ int sim_config_read(struct sim_config *ret, char error[SIM_TEXT_BYTES])
             .vmm = true,
             .posix_fd = true},
     };
-    const char *dir = getenv("GMB_SIM_DIR");
+    const char *dir = getenv("GMB_SIM_DIR"), *hint = getenv("GMB_SIM_HINT");
     int n, r;
 
     r = read_hardware(&config.hardware, error);
     if (r < 0)
         return r;
+    if (hint != NULL && read_hint(hint, &config.hint) < 0)
+        return refuse(error, "GMB_SIM_HINT", hint);
     config.dir_is_default = dir == NULL;
     if (dir != NULL && *dir == '\0')
         return refuse(error, "GMB_SIM_DIR", dir);

@@ -21,6 +21,14 @@ enum sim_fill {
     SIM_FILL_MAX
 };
 
+/* What cuMemAddressReserve does with a hint. Real drivers differ. */
+enum sim_hint {
+    SIM_HINT_HONOUR, /* takes it where that address space is free, else another place */
+    SIM_HINT_IGNORE, /* never takes it */
+    SIM_HINT_FAIL,   /* 2 for any hint */
+    SIM_HINT_MAX
+};
+
 /* The node's hardware: the process that creates the ledger decides for all. */
 struct sim_hardware {
     unsigned devices;
@@ -34,6 +42,7 @@ struct sim_hardware {
 
 struct sim_config {
     struct sim_hardware hardware;
+    enum sim_hint hint;  /* this process's */
     bool dir_is_default; /* then the directory must belong to this user */
     char dir[SIM_DIR_BYTES];
 };

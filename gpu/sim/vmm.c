@@ -116,6 +116,10 @@ CUresult cuMemAddressReserve(
     if (address == NULL || size == 0 || size % HOST_PAGE != 0 || hint % HOST_PAGE != 0 ||
         flags != 0 || (alignment & (alignment - 1)) != 0)
         return CUDA_ERROR_INVALID_VALUE;
+    if (hint != 0 && sim_config()->hint == SIM_HINT_FAIL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (sim_config()->hint == SIM_HINT_IGNORE)
+        hint = 0;
     result = va_reserve(SIM_MEMORY_VMM, size, alignment, hint, &base);
     if (result == CUDA_SUCCESS)
         *address = base;

@@ -255,6 +255,8 @@ START_TEST(another_versions_ledger_is_refused)
     ledger->file->version--;
     ck_assert_int_eq(ftruncate(ledger->fd, 4096), 0);
     ck_assert_int_eq(ledger_open(&rig, &other), -EUCLEAN);
+    ck_assert_int_eq(ftruncate(ledger->fd, sizeof(struct ledger_file)), 0);
+    ledger_close(ledger);
 }
 END_TEST
 

@@ -62,6 +62,7 @@ static const char *const refused[][2] = {
     {"GMB_SIM_FREE_DELAY", "5"},
     {"GMB_SIM_FILL", "random"},
     {"GMB_SIM_VMM", "yes"},
+    {"GMB_SIM_HINT", "maybe"},
     {"GMB_SIM_FAULTS", "cuMemCreate"},
     {"GMB_SIM_FAULTS", "cuMemCreate:0=2"},
     {"GMB_SIM_FAULTS", "cuMemCreate:3=0"},
@@ -208,6 +209,53 @@ START_TEST(visible_devices_are_taken_in_their_order_up_to_the_first_wrong_one)
 }
 END_TEST
 
+/* A place that is free: it was reserved a moment ago. */
+static CUdeviceptr free_place(void)
+{
+    CUdeviceptr place;
+
+    assert_ok(cuMemAddressReserve(&place, DRIVER_GRANULE, 0, 0, 0));
+    assert_ok(cuMemAddressFree(place, DRIVER_GRANULE));
+    return place;
+}
+
+START_TEST(a_hint_is_honoured_where_it_is_free_and_else_ignored)
+{
+    CUdeviceptr place, at;
+
+    driver_begin();
+    place = free_place();
+    assert_ok(cuMemAddressReserve(&at, DRIVER_GRANULE, 0, place, 0));
+    ck_assert_uint_eq(at, place);
+    assert_ok(cuMemAddressReserve(&at, DRIVER_GRANULE, 0, place, 0));
+    ck_assert_uint_ne(at, place);
+}
+END_TEST
+
+START_TEST(a_hint_can_be_ignored)
+{
+    CUdeviceptr place, at;
+
+    set("GMB_SIM_HINT", "ignore");
+    driver_begin();
+    place = free_place();
+    assert_ok(cuMemAddressReserve(&at, DRIVER_GRANULE, 0, place, 0));
+    ck_assert_uint_ne(at, place);
+}
+END_TEST
+
+START_TEST(a_hint_can_fail)
+{
+    CUdeviceptr at;
+
+    set("GMB_SIM_HINT", "fail");
+    driver_begin();
+    assert_cuda(
+        CUDA_ERROR_OUT_OF_MEMORY, cuMemAddressReserve(&at, DRIVER_GRANULE, 0, free_place(), 0));
+    assert_ok(cuMemAddressReserve(&at, DRIVER_GRANULE, 0, 0, 0));
+}
+END_TEST
+
 START_TEST(a_device_without_vmm_says_so_and_refuses)
 {
     CUmemGenericAllocationHandle handle;
@@ -257,7 +305,9 @@ int main(void)
         each_device_has_its_size, the_nth_call_fails, from_the_nth_call_on_all_fail,
         a_run_of_calls_fails, every_nth_call_fails, a_transient_fault_ends_by_itself,
         a_latency_is_waited_for_and_the_last_entry_counts, durations_are_read_exactly_or_not_at_all,
-        a_device_without_vmm_says_so_and_refuses, every_symbol_is_found_by_its_base_name};
+        a_device_without_vmm_says_so_and_refuses,
+        a_hint_is_honoured_where_it_is_free_and_else_ignored, a_hint_can_be_ignored,
+        a_hint_can_fail, every_symbol_is_found_by_its_base_name};
     const struct rig_loop loops[] = {
         {a_malformed_value_refuses_everything, ARRAY_SIZE(refused)},
         {visible_devices_are_taken_in_their_order_up_to_the_first_wrong_one, ARRAY_SIZE(visible)},
