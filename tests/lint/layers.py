@@ -17,6 +17,7 @@ MAY_USE = {
     'daemon': {'daemon/core', 'gpu', 'proto', 'base'},
     'daemon/mover': {'gpu', 'kernels', 'proto', 'base'},
     'client': {'proto', 'base', 'gpu'},
+    'client/replay': {'client', 'gpu', 'kernels', 'proto', 'base'},
 }
 
 # Generated headers are in no tracked folder.
@@ -25,11 +26,11 @@ GENERATED = {'gmb.pb-c.h': 'proto', 'proto/gmb.pb-c.h': 'proto'}
 # What a header from outside libc starts with, and the layers that may use it.
 FOREIGN = {
     'protobuf-c/': {'proto'},
-    'event2/': {'daemon', 'daemon/mover', 'client'},
+    'event2/': {'daemon', 'daemon/mover', 'client', 'client/replay'},
     'systemd/': {'daemon', 'daemon/mover', 'client'},
     'ini.h': {'daemon', 'client'},
-    'jansson.h': {'daemon', 'client'},
-    'xxhash.h': {'daemon', 'daemon/mover', 'client', 'gpu', 'kernels', 'base'},
+    'jansson.h': {'daemon', 'client', 'client/replay'},
+    'xxhash.h': {'daemon', 'daemon/mover', 'client', 'client/replay', 'gpu', 'kernels', 'base'},
     'cuda': set(),
     'nvml.h': set(),
 }

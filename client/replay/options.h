@@ -1,0 +1,43 @@
+/* The command line. docs/man/gmb-replay.1 explains it to people. */
+#pragma once
+
+#include "base/limits.h"
+#include "base/macro.h"
+
+/* Each is a process with a device context and a connection. */
+#define OPTIONS_WORKERS_MAX 1024u
+#define OPTIONS_TENANTS_MAX 256u
+
+struct options {
+    const char *trace;   /* NULL: the generator */
+    const char *config;  /* NULL: one is made up */
+    const char *json;    /* NULL: none; "-": standard output */
+    const char *socket;  /* NULL: a broker of our own */
+    const char *control; /* NULL: `control.sock` beside the socket */
+    uint32_t tenants;    /* 0: as many as `names` has, or all of the configuration */
+    uint32_t workers;    /* for each tenant */
+    uint64_t kv_bytes_per_token;
+    double prefill_rate, decode_rate;
+    double speed;           /* 0: choose */
+    uint64_t scale;         /* 0: choose */
+    uint64_t limit;         /* 0: all requests */
+    uint64_t device_memory; /* 0: choose */
+    uint64_t seed;
+    uint64_t wait_ns; /* how long a request may wait for memory, in this run's time */
+    size_t name_count;
+    char (*names)[LIMIT_NAME_BYTES + 1]; /* owned */
+};
+
+enum options_outcome {
+    OPTIONS_OK = 0,
+    OPTIONS_HELP = 1,
+    OPTIONS_VERSION = 2,
+    OPTIONS_WRONG = 3, /* said on standard error */
+};
+
+/* Strings of `ret` point into argv. An outcome, or -ENOMEM. */
+int options_parse(int argc, char *const argv[], struct options *ret) _must_check_;
+void options_free(struct options *options);
+
+/* What `--help` prints. */
+extern const char options_usage[];

@@ -1,0 +1,7 @@
+/* Mooncake's JSON lines. See trace.h. */
+#include "tests/fuzz/trace.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    return fuzz_trace(data, size, trace_mooncake_new_consume);
+}
