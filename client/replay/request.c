@@ -1,0 +1,417 @@
+/*
+ * The state machine of phase.h, driven by two things: a timer of its own and the answers of the
+ * broker. Both asks for memory are made twice: at once with no patience, which says whether the
+ * memory was there, and if it wasn't, again in the broker's queue. So "admitted at once" and
+ * "waited" are the broker's word, not a guess from times.
+ *
+ * Tokens are counted by the clock: `decode_from` of them were there at `decode_ns`. A stall moves
+ * both, so that the time waited for memory is added to the service time, as it is in an engine.
+ */
+#include "client/replay/request.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+
+/* How long a request that holds memory waits for more before it is preempted: long enough for
+ * others to finish, short against the time that computing its tokens again takes. */
+#define STALL_NS (250 * NSEC_PER_MSEC)
+
+struct request {
+    struct list link; /* worker->live */
+    struct worker *worker;
+    const struct trace_request *trace;
+    struct stats_request *stats;
+    enum phase phase;
+    struct event *timer;
+    gmb_lease *lease;
+    struct pattern_owner owner;
+    uint64_t chunks;      /* held: received, written */
+    uint64_t wanted;      /* chunks asked for in all */
+    uint64_t final;       /* chunks in the end */
+    uint64_t generated;   /* tokens whose KV exists; kept over a preemption */
+    uint64_t decode_ns;   /* real time at which … */
+    uint64_t decode_from; /* … that many had been generated */
+    uint64_t asked_ns;    /* start of the current wait; 0: none */
+    uint64_t ask_id;      /* the library's name of what was asked; 0: nothing is under way */
+};
+
+static void on_granted(void *user, gmb_lease *lease, int error);
+static void on_grown(void *user, gmb_lease *lease, int error);
+static void decode_schedule(struct request *request);
+
+static const struct model *model_of(const struct request *request)
+{
+    return request->worker->params->model;
+}
+
+static void set_phase(struct request *request, enum phase phase)
+{
+    struct stats_worker *stats = request->worker->stats;
+
+    if (!phase_may_follow(request->phase, phase))
+        abort(); /* a fault of ours: going on would report nonsense */
+    if (phase == PHASE_WAITING || phase == PHASE_STALLED)
+        atomic_fetch_add(&stats->waiting, 1);
+    if (request->phase == PHASE_WAITING || request->phase == PHASE_STALLED)
+        atomic_fetch_sub(&stats->waiting, 1);
+    if (phase_is_final(phase))
+        atomic_fetch_sub(&stats->in_flight, 1);
+    if (phase == PHASE_COMPLETED)
+        atomic_fetch_add(&stats->done, 1);
+    if (phase == PHASE_REFUSED)
+        atomic_fetch_add(&stats->refused, 1);
+    request->phase = phase;
+    atomic_store(&request->stats->phase, phase);
+    if (phase_is_final(phase) && --request->worker->unfinished == 0)
+        worker_idle(request->worker);
+}
+
+static void timer_set(struct request *request, uint64_t at_ns)
+{
+    uint64_t left_us = sub_saturate(at_ns, clock_now(&clock_monotonic)) / NSEC_PER_USEC;
+    struct timeval left = {
+        .tv_sec = (time_t) (left_us / 1000000), .tv_usec = (suseconds_t) (left_us % 1000000)};
+
+    if (event_add(request->timer, &left) < 0)
+        worker_fail(request->worker, "no memory for a timer");
+}
+
+static uint64_t compress(const struct request *request, uint64_t trace_ns)
+{
+    return (uint64_t) ((double) trace_ns / request->worker->params->speed);
+}
+
+/* ---- bytes ---- */
+
+static struct device_span span_of(const struct request *request, uint64_t first, uint64_t count)
+{
+    uint64_t chunk_bytes = gmb_lease_chunk_bytes(request->lease);
+
+    return (struct device_span){
+        .address = gmb_lease_address(request->lease) + first * chunk_bytes,
+        .chunk_bytes = chunk_bytes,
+        .first = first,
+        .count = count,
+        .owner = &request->owner,
+    };
+}
+
+/* Takes over what the lease has got since. */
+static bool receive(struct request *request)
+{
+    uint64_t chunks = gmb_lease_bytes(request->lease) / gmb_lease_chunk_bytes(request->lease);
+    struct device_span span = span_of(request, request->chunks, chunks - request->chunks);
+    struct gpu_error error;
+
+    stats_take(request->worker->params->stats, request->worker->params->index,
+        span.count * span.chunk_bytes);
+    request->chunks = chunks;
+    if (device_receive(request->worker->device, &span, &error) == 0)
+        return true;
+    worker_fail(request->worker, "cannot write received memory: %s", error.text);
+    return false;
+}
+
+/* Compares everything that the request holds with what it wrote. */
+static bool check(struct request *request)
+{
+    struct device_span span = span_of(request, 0, request->chunks);
+    struct stats_worker *stats = request->worker->stats;
+    uint64_t foreign = 0, differing = 0;
+    struct gpu_error error;
+
+    if (device_check(request->worker->device, &span, &error) < 0 ||
+        device_settle(request->worker->device, &foreign, &differing, &error) < 0) {
+        worker_fail(request->worker, "cannot check memory: %s", error.text);
+        return false;
+    }
+    atomic_fetch_add(&stats->checked_bytes, span.count * span.chunk_bytes);
+    atomic_fetch_add(&stats->foreign_bytes, foreign);
+    atomic_fetch_add(&stats->corrupt_bytes, foreign + differing);
+    return true;
+}
+
+static bool give_back(struct request *request)
+{
+    uint64_t bytes = request->chunks * gmb_lease_chunk_bytes(request->lease);
+    int r = gmb_lease_release(TAKE_PTR(request->lease));
+
+    request->chunks = 0;
+    stats_give(request->worker->params->stats, request->worker->params->index, bytes);
+    if (r < 0)
+        worker_fail(request->worker, "cannot give memory back: %s", gmb_error_text());
+    return r == 0;
+}
+
+/* ---- asking ---- */
+
+static void refuse(struct request *request)
+{
+    (void) snprintf(request->stats->limit, sizeof(request->stats->limit), "%s", gmb_error_limit());
+    set_phase(request, PHASE_REFUSED);
+}
+
+static void ask(struct request *request, uint64_t wait_ns)
+{
+    const uint64_t chunk_bytes = model_of(request)->chunk_bytes;
+    struct gmb_lease_params params = {
+        .size = sizeof(params),
+        .device = request->worker->device_uuid,
+        .bytes = request->wanted * chunk_bytes,
+        .max_bytes = request->final * chunk_bytes,
+        .chunk_bytes = chunk_bytes,
+        .wait_ns = wait_ns,
+        .label = "gmb-replay",
+    };
+    int r = gmb_lease_new_async(
+        request->worker->session, &params, on_granted, request, &request->ask_id);
+
+    if (r == GMB_E_OVER_LIMIT || r == GMB_E_EXHAUSTED)
+        refuse(request);
+    else if (r < 0)
+        worker_fail(request->worker, "cannot ask for memory: %s", gmb_error_text());
+}
+
+static void wait_begin(struct request *request, enum phase phase)
+{
+    atomic_store(&request->stats->waited, true);
+    request->asked_ns = clock_now(&clock_monotonic);
+    set_phase(request, phase);
+}
+
+static void wait_end(struct request *request)
+{
+    if (request->asked_ns == 0)
+        return;
+    atomic_fetch_add(&request->stats->waited_ns, clock_now(&clock_monotonic) - request->asked_ns);
+    request->asked_ns = 0;
+}
+
+static void on_granted(void *user, gmb_lease *lease, int error)
+{
+    struct request *request = user;
+    struct worker *worker = request->worker;
+    uint64_t tokens = request->trace->context_tokens + request->generated;
+
+    request->ask_id = 0;
+    if (worker->stopping) {
+        if (error == 0)
+            (void) gmb_lease_release(lease);
+        set_phase(request, PHASE_LOST);
+        return;
+    }
+    if (error == GMB_E_EXHAUSTED && request->phase == PHASE_ASKING) {
+        wait_begin(request, PHASE_WAITING);
+        ask(request, worker->params->wait_ns);
+        return;
+    }
+    wait_end(request);
+    if (error == GMB_E_EXHAUSTED || error == GMB_E_OVER_LIMIT || error == GMB_E_TIMED_OUT) {
+        refuse(request);
+        return;
+    }
+    if (error != 0) {
+        worker_fail(worker, "a request for memory failed: %s", gmb_error_text());
+        return;
+    }
+    request->lease = lease;
+    if (!receive(request))
+        return;
+    set_phase(request, PHASE_PREFILL);
+    timer_set(request, clock_now(&clock_monotonic) +
+                           compress(request, model_prefill_ns(model_of(request), tokens)));
+}
+
+static void abandon(struct request *request)
+{
+    if (phase_is_final(request->phase))
+        return;
+    if (request->lease) {
+        if (!request->worker->failed)
+            (void) check(request);
+        (void) give_back(request);
+    }
+    set_phase(request, PHASE_LOST);
+}
+
+/* ---- growing ---- */
+
+/* The request can't have what it needs: it gives back what it has, and starts over in the queue. */
+static void preempt(struct request *request)
+{
+    wait_end(request);
+    if (!check(request) || !give_back(request))
+        return;
+    atomic_fetch_add(&request->stats->preempted, 1);
+    request->owner.attempt++;
+    wait_begin(request, PHASE_WAITING);
+    ask(request, request->worker->params->wait_ns);
+}
+
+static void grow(struct request *request, uint64_t wait_ns)
+{
+    int r = gmb_lease_grow_async(request->lease, model_of(request)->chunk_bytes, wait_ns, on_grown,
+        request, &request->ask_id);
+
+    if (r < 0)
+        worker_fail(request->worker, "cannot ask for more memory: %s", gmb_error_text());
+}
+
+static void on_grown(void *user, gmb_lease *lease, int error)
+{
+    struct request *request = user;
+    struct worker *worker = request->worker;
+
+    (void) lease;
+    request->ask_id = 0;
+    if (worker->stopping) {
+        abandon(request);
+        return;
+    }
+    if (error == GMB_E_EXHAUSTED && request->phase == PHASE_GROWING) {
+        wait_begin(request, PHASE_STALLED);
+        grow(request, MIN(STALL_NS, worker->params->wait_ns));
+        return;
+    }
+    if ((error == GMB_E_EXHAUSTED || error == GMB_E_TIMED_OUT) && request->phase == PHASE_STALLED) {
+        preempt(request);
+        return;
+    }
+    wait_end(request);
+    if (error == GMB_E_OVER_LIMIT) {
+        char limit[STATS_LIMIT_BYTES];
+
+        (void) snprintf(limit, sizeof(limit), "%s", gmb_error_limit());
+        if (!check(request) || !give_back(request))
+            return;
+        memcpy(request->stats->limit, limit, sizeof(limit));
+        set_phase(request, PHASE_REFUSED);
+        return;
+    }
+    if (error != 0) {
+        worker_fail(worker, "a request for more memory failed: %s", gmb_error_text());
+        return;
+    }
+    if (!receive(request))
+        return;
+    if (request->phase == PHASE_STALLED) {
+        request->decode_ns = clock_now(&clock_monotonic);
+        request->decode_from = request->generated;
+    }
+    set_phase(request, PHASE_DECODE);
+    decode_schedule(request);
+}
+
+/* ---- time ---- */
+
+/* Tokens that can be generated before the next chunk is needed; all that are left at most. */
+static uint64_t tokens_with(const struct request *request, uint64_t chunks)
+{
+    uint64_t past = model_tokens_past(model_of(request), chunks);
+    uint64_t room = sub_saturate(past, request->trace->context_tokens + 1);
+
+    return MIN(room, request->trace->generated_tokens);
+}
+
+/* Sets the timer to the moment at which token tokens_with() + 1 begins, or to the end. */
+static void decode_schedule(struct request *request)
+{
+    uint64_t tokens = tokens_with(request, request->chunks) - request->decode_from;
+
+    timer_set(request,
+        request->decode_ns + compress(request, model_decode_ns(model_of(request), tokens)));
+}
+
+static void on_timer(evutil_socket_t fd, short what, void *user)
+{
+    struct request *request = user;
+
+    (void) fd;
+    (void) what;
+    if (request->worker->stopping)
+        return;
+    if (request->phase == PHASE_PREFILL) {
+        request->decode_ns = clock_now(&clock_monotonic);
+        request->decode_from = request->generated;
+        set_phase(request, PHASE_DECODE);
+        decode_schedule(request);
+        return;
+    }
+    request->generated = tokens_with(request, request->chunks);
+    if (request->generated < request->trace->generated_tokens) {
+        request->wanted = request->chunks + 1;
+        set_phase(request, PHASE_GROWING);
+        grow(request, GMB_WAIT_NONE);
+    } else if (check(request) && give_back(request)) {
+        set_phase(request, PHASE_COMPLETED);
+    }
+}
+
+/* ---- life ---- */
+
+int request_begin(struct worker *worker, uint64_t index)
+{
+    const struct worker_params *params = worker->params;
+    struct request *request = calloc(1, sizeof(*request));
+
+    if (!request)
+        return -ENOMEM;
+    request->worker = worker;
+    request->trace = &params->trace->requests[index];
+    request->stats = &params->stats->requests[index];
+    request->owner =
+        (struct pattern_owner){.tenant = worker->tenant, .worker = params->index, .request = index};
+    request->wanted = model_chunks(params->model, request->trace->context_tokens);
+    request->final = model_request_chunks(params->model, request->trace);
+    request->timer = evtimer_new(worker->base, on_timer, request);
+    if (!request->timer) {
+        free(request);
+        return -ENOMEM;
+    }
+    list_append(&worker->live, &request->link);
+    worker->unfinished++;
+    atomic_fetch_add(&worker->stats->in_flight, 1);
+    set_phase(request, PHASE_ASKING);
+    ask(request, GMB_WAIT_NONE);
+    return 0;
+}
+
+static void request_free(struct request *request)
+{
+    list_remove(&request->link);
+    event_free(request->timer);
+    free(request);
+}
+
+void requests_prune(struct worker *worker)
+{
+    list_for_each_safe(request, &worker->live, struct request, link)
+    {
+        if (phase_is_final(request->phase))
+            request_free(request);
+    }
+}
+
+void requests_stop(struct worker *worker)
+{
+    list_for_each_safe(request, &worker->live, struct request, link)
+    {
+        if (request->ask_id == 0)
+            abandon(request);
+        else
+            (void) gmb_cancel(worker->session, request->ask_id); /* it calls back either way */
+    }
+}
+
+void requests_free(struct worker *worker)
+{
+    list_for_each_safe(request, &worker->live, struct request, link)
+    {
+        if (!phase_is_final(request->phase))
+            set_phase(request, PHASE_LOST);
+        request_free(request);
+    }
+}

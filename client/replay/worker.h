@@ -1,0 +1,26 @@
+/*
+ * A worker: one process of one tenant, which plays its share of the trace against the broker.
+ *
+ * It is single-threaded and never blocks on the broker: the library's fd and timers of the requests
+ * are one event loop. It speaks to the coordinator through the shared block alone.
+ */
+#pragma once
+
+#include "client/replay/model.h"
+#include "client/replay/stats.h"
+
+struct worker_params {
+    const struct trace *trace;
+    const struct model *model;
+    struct stats *stats;
+    uint32_t index; /* plays the requests i with i mod worker_count = index */
+    double speed;   /* trace time / real time */
+    uint64_t wait_ns;
+    const char *socket;
+    int ready_fd; /* borrowed: gets one byte once this worker could begin */
+    int start_fd; /* borrowed: at its end, stats->start_ns is set and the run begins */
+};
+
+/* Runs until every request is final, or SIGTERM. The state in the shared block says how it went.
+ * Returns what the process is to exit with: 0 when everything was given back. */
+int worker_run(const struct worker_params *params);
