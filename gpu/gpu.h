@@ -125,7 +125,9 @@ struct gpu_ops {
 
     /*
      * A token for another process; under POSIX_FD a new fd at each call, owned by the caller,
-     * CLOEXEC. The token is a bearer capability and can't be recalled.
+     * CLOEXEC. The token is a bearer capability and can't be recalled. The driver makes the fd
+     * and this call sets the flag: a program that another thread starts in between inherits it, so
+     * whoever exports starts no programs meanwhile.
      */
     int (*chunk_export)(struct gpu *gpu, const struct gpu_chunk *chunk, struct gpu_shareable *ret,
         struct gpu_error *error);

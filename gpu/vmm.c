@@ -57,8 +57,7 @@ static int vmm_chunk_export(struct gpu *base, const struct gpu_chunk *chunk,
 
     if (r < 0)
         return r;
-    /* The driver doesn't promise CLOEXEC: a fork and exec by another thread just here inherits the
-     * fd. The broker forks from the thread that exports. */
+    /* The driver doesn't promise CLOEXEC. */
     if (fcntl(fd, F_SETFD, FD_CLOEXEC) < 0) {
         r = -errno;
         gpu_error_set(error, 0, "cuMemExportToShareableHandle gave fd %d, which is none", fd);
