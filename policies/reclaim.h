@@ -1,0 +1,76 @@
+/*
+ * Whose memory goes when somebody entitled needs some: a plan over chunks of arenas.
+ *
+ * Pure. The caller hands one row for each chunk that could be emptied and one for each tenant; the
+ * policy orders chunks and says why. Nothing here reads memory that a tenant can write: rows are
+ * copies, already checked.
+ *
+ * Order (docs/architecture.md section 8): empty chunks of anybody; then cold pages of tenants above
+ * MemoryHigh; then above MemoryLow; lower priority first; never below MemoryMin; never from a tenant of
+ * higher priority than the requester unless that tenant is above its MemoryHigh or the requester is below its
+ * MemoryMin. Among equals, whoever is furthest above its weighted share gives first. Within a tenant, the
+ * chunk that is cheapest to empty: fewest resident bytes to copy, oldest, cheapest to recompute.
+ */
+#pragma once
+
+#include "base/macro.h"
+
+struct reclaim_tenant {
+    uint64_t used, min, low, high; /* bytes on the device */
+    uint64_t host_left;            /* bytes of the host tier that it may still take */
+    uint32_t priority, weight;
+    bool ignores_advice; /* was told to degrade and did not */
+};
+
+struct reclaim_chunk {
+    uint32_t tenant; /* index of its row */
+    uint64_t bytes;
+    uint64_t page_bytes;
+    uint32_t resident, pinned, free, evicted, recomputable; /* pages; pinned and recomputable ones are resident, too */
+    uint64_t idle_ns;       /* since the last use of any page */
+    double recompute_cost;  /* sum over resident pages of tokens × position, any unit; 0 unknown */
+    uint64_t token;         /* the caller's name for it */
+};
+
+struct reclaim_request {
+    uint64_t bytes;        /* to free */
+    uint32_t beneficiary;  /* row of the tenant that asked; UINT32_MAX: an operator */
+    uint32_t from;         /* row of the only tenant that gives; UINT32_MAX: any */
+};
+
+enum reclaim_reason {
+    RECLAIM_EMPTY,          /* no page to copy */
+    RECLAIM_ABOVE_HIGH,
+    RECLAIM_ABOVE_LOW,
+    RECLAIM_LOWER_PRIORITY, /* protected by MemoryLow, but the requester goes before it */
+    RECLAIM_BELOW_MIN,      /* for a requester below its guarantee */
+    RECLAIM_OPERATOR,
+    RECLAIM_REASON_MAX
+};
+
+struct reclaim_step {
+    uint32_t chunk; /* row */
+    enum reclaim_reason reason;
+    double score;        /* smaller went first among equals */
+    uint32_t drop_pages; /* recomputable ones to drop, since the tenant's tier is full */
+};
+
+enum reclaim_shortfall {
+    RECLAIM_COMPLETE,
+    RECLAIM_NOTHING_LEFT,  /* everybody's memory is pinned or in workspaces */
+    RECLAIM_PROTECTED,     /* what is left is protected from this requester */
+    RECLAIM_HOST_FULL,     /* the host tier of those who could give has no room */
+    RECLAIM_SHORTFALL_MAX
+};
+
+const char *reclaim_reason_name(enum reclaim_reason reason);
+const char *reclaim_shortfall_name(enum reclaim_shortfall shortfall);
+
+/*
+ * Writes at most `max_steps` steps, in order, whose chunks together reach `request->bytes` where they can.
+ * Returns their number; `ret_planned` the bytes, `ret_shortfall` why it is less. Time: n log n.
+ */
+size_t reclaim_plan(const struct reclaim_request *request, const struct reclaim_tenant *tenants,
+    size_t tenant_count, const struct reclaim_chunk *chunks, size_t chunk_count,
+    struct reclaim_step *ret_steps, size_t max_steps, uint64_t *ret_planned,
+    enum reclaim_shortfall *ret_shortfall);
