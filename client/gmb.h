@@ -180,6 +180,101 @@ int gmb_lease_shrink(gmb_lease *lease, uint64_t bytes);
  * at work on the lease, and FORKED. Accepts NULL. */
 int gmb_lease_release(gmb_lease *lease);
 
+/* ---------------------------------------------------------------- arenas of KV pages */
+
+/*
+ * An arena is address space cut into pages of one size, with memory behind as much of it as is in use.
+ * Page i lies at gmb_arena_address() + i × page_bytes for ever: block tables, graphs and kernels stay
+ * valid. Memory comes and goes by chunks of several pages, ahead of need and by itself.
+ *
+ * A page is allocated with one reference and no pin. Whoever lets a kernel read or write a page pins it
+ * before and unpins it afterwards; a page without pin may be moved to the host tier at any time, and comes
+ * back, byte for byte, when it is pinned. Pins and references are counts.
+ *
+ * Page functions take n pages at once, may be called by any number of threads at once, make no system call
+ * unless they say that they wait, and do all or nothing. Misuse (a page that isn't allocated, a free while
+ * pinned, a count below zero or past its range) is GMB_E_INVALID and changes nothing; debug builds of the
+ * library assert instead.
+ */
+typedef struct gmb_arena gmb_arena;
+
+enum gmb_element { GMB_ELEMENT_BYTES = 0, GMB_ELEMENT_FP16 = 1, GMB_ELEMENT_BF16 = 2 };
+
+struct gmb_arena_params {
+    size_t size;             /* sizeof(struct gmb_arena_params) */
+    const char *device;      /* UUID text; NULL: the broker's first device */
+    uint64_t page_bytes;     /* a multiple of 16; 2^31 at most */
+    uint64_t max_bytes;      /* address space, rounded up to whole chunks */
+    uint64_t chunk_bytes;    /* a multiple of page_bytes and granularity; 0: the library chooses */
+    uint64_t prefetch_bytes; /* free memory kept ready ahead of need; 0: one chunk */
+    uint64_t idle_ns; /* an empty chunk is given back after; 0: 1 s; UINT64_MAX: only when asked */
+    uint32_t element; /* enum gmb_element: lets a quantized tier know what it holds */
+    const char *label;
+};
+
+/* Blocks for one exchange with the broker. Holds no memory yet. Errors as gmb_lease_new(). */
+int gmb_arena_new(
+    gmb_session *session, const struct gmb_arena_params *params, gmb_arena **ret_arena);
+/* Waits for the device, gives everything back and frees the handle, on failure too. Accepts NULL. */
+int gmb_arena_free(gmb_arena *arena);
+
+uint64_t gmb_arena_address(const gmb_arena *arena);
+uint64_t gmb_arena_page_bytes(const gmb_arena *arena);
+uint32_t gmb_arena_pages(const gmb_arena *arena); /* page numbers are below this */
+
+/* Allocates n pages, from the fullest chunks. While memory lacks it waits up to wait_ns for the broker
+ * (dispatching as a blocking call does); with GMB_WAIT_NONE it makes no system call. EXHAUSTED,
+ * TIMED_OUT, OVER_LIMIT (n pages never fit), DISCONNECTED when more memory would be needed. */
+int gmb_page_alloc(gmb_arena *arena, size_t n, uint32_t *ret_pages, uint64_t wait_ns);
+/* Drops one reference of each; the last one frees the page. */
+int gmb_page_unref(gmb_arena *arena, size_t n, const uint32_t *pages);
+int gmb_page_ref(gmb_arena *arena, size_t n, const uint32_t *pages);
+
+/* What gmb_page_pin() answers beside errors. */
+enum gmb_pin {
+    GMB_PIN_READY = 0, /* all are resident: use them */
+    GMB_PIN_WAITING =
+        1,           /* pinned, but some are on their way back: gmb_page_wait() or gmb_arena_fd() */
+    GMB_PIN_LOST = 2 /* nothing was pinned: some were recomputable and have been dropped */
+};
+int gmb_page_pin(gmb_arena *arena, size_t n, const uint32_t *pages);
+int gmb_page_unpin(gmb_arena *arena, size_t n, const uint32_t *pages);
+/* Whether all are resident now: GMB_PIN_*. The pages are pinned by the caller. */
+int gmb_page_ready(gmb_arena *arena, size_t n, const uint32_t *pages);
+/* Blocks until all are resident or lost, or wait_ns passed (TIMED_OUT). */
+int gmb_page_wait(gmb_arena *arena, size_t n, const uint32_t *pages, uint64_t wait_ns);
+/* Marks a use, for the eviction policy; pinning does so, too. */
+int gmb_page_touch(gmb_arena *arena, size_t n, const uint32_t *pages);
+
+/* Readable (eventfd) since pages that were waited for arrived; read 8 bytes to reset. */
+int gmb_arena_fd(const gmb_arena *arena);
+
+/* As gmb_page_unref() and gmb_page_unpin(), taking effect when the work now in `stream` (a CUstream) has
+ * finished. They record an event; a later page call or dispatch finds it passed. */
+int gmb_page_unref_after(gmb_arena *arena, size_t n, const uint32_t *pages, void *stream);
+int gmb_page_unpin_after(gmb_arena *arena, size_t n, const uint32_t *pages, void *stream);
+
+/* What the policies should know of a page. */
+struct gmb_page_hint {
+    uint64_t prefix;       /* hash of the sequence up to the page's end; 0: none */
+    uint32_t parent;       /* page that it continues; UINT32_MAX: none */
+    uint32_t position;     /* of its first token */
+    uint32_t tokens;       /* that it holds */
+    uint32_t recomputable; /* not 0: may be dropped instead of moved to the host tier */
+};
+int gmb_page_set_hint(gmb_arena *arena, uint32_t page, const struct gmb_page_hint *hint);
+
+/* Moves that would empty chunks, for an engine that can change its block tables at a safe point of its
+ * choosing: copy the bytes of old[i] to new[i], which is allocated for it, then unref old[i]. Returns the
+ * number of moves (at most `max`), or an error. Only unpinned pages with one reference move. */
+int gmb_arena_compact(gmb_arena *arena, size_t max, uint32_t *ret_old, uint32_t *ret_new);
+
+struct gmb_arena_stats {
+    size_t size;
+    uint64_t mapped_bytes, used_pages, free_pages, evicted_pages, evictions, restores, waits;
+};
+int gmb_arena_get_stats(const gmb_arena *arena, struct gmb_arena_stats *stats);
+
 /* ---------------------------------------------------------------- event loops */
 
 /* Called once for a request: `error` 0 and the lease, or a GMB_E_* code and NULL (for a grow: the

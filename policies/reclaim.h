@@ -26,20 +26,21 @@ struct reclaim_chunk {
     uint32_t tenant; /* index of its row */
     uint64_t bytes;
     uint64_t page_bytes;
-    uint32_t resident, pinned, free, evicted, recomputable; /* pages; pinned and recomputable ones are resident, too */
-    uint64_t idle_ns;       /* since the last use of any page */
-    double recompute_cost;  /* sum over resident pages of tokens × position, any unit; 0 unknown */
-    uint64_t token;         /* the caller's name for it */
+    uint32_t resident, pinned, free, evicted,
+        recomputable;      /* pages; pinned and recomputable ones are resident, too */
+    uint64_t idle_ns;      /* since the last use of any page */
+    double recompute_cost; /* sum over resident pages of tokens × position, any unit; 0 unknown */
+    uint64_t token;        /* the caller's name for it */
 };
 
 struct reclaim_request {
-    uint64_t bytes;        /* to free */
-    uint32_t beneficiary;  /* row of the tenant that asked; UINT32_MAX: an operator */
-    uint32_t from;         /* row of the only tenant that gives; UINT32_MAX: any */
+    uint64_t bytes;       /* to free */
+    uint32_t beneficiary; /* row of the tenant that asked; UINT32_MAX: an operator */
+    uint32_t from;        /* row of the only tenant that gives; UINT32_MAX: any */
 };
 
 enum reclaim_reason {
-    RECLAIM_EMPTY,          /* no page to copy */
+    RECLAIM_EMPTY, /* no page to copy */
     RECLAIM_ABOVE_HIGH,
     RECLAIM_ABOVE_LOW,
     RECLAIM_LOWER_PRIORITY, /* protected by MemoryLow, but the requester goes before it */
@@ -57,9 +58,9 @@ struct reclaim_step {
 
 enum reclaim_shortfall {
     RECLAIM_COMPLETE,
-    RECLAIM_NOTHING_LEFT,  /* everybody's memory is pinned or in workspaces */
-    RECLAIM_PROTECTED,     /* what is left is protected from this requester */
-    RECLAIM_HOST_FULL,     /* the host tier of those who could give has no room */
+    RECLAIM_NOTHING_LEFT, /* everybody's memory is pinned or in workspaces */
+    RECLAIM_PROTECTED,    /* what is left is protected from this requester */
+    RECLAIM_HOST_FULL,    /* the host tier of those who could give has no room */
     RECLAIM_SHORTFALL_MAX
 };
 

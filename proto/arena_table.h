@@ -35,8 +35,8 @@ struct arena_table_header {
 };
 
 enum arena_chunk_state {
-    ARENA_CHUNK_EMPTY = 0, /* nothing behind this index */
-    ARENA_CHUNK_LIVE = 1,  /* mapped; its free bits may be taken. Set by the worker */
+    ARENA_CHUNK_EMPTY = 0,  /* nothing behind this index */
+    ARENA_CHUNK_LIVE = 1,   /* mapped; its free bits may be taken. Set by the worker */
     ARENA_CHUNK_CLOSED = 2, /* the broker holds every free bit. Set by the broker */
     ARENA_CHUNK_STATE_MAX
 };
@@ -69,18 +69,19 @@ enum arena_page_state {
 
 struct arena_table_page {
     uint64_t word;
-    uint32_t last_use;  /* as in the chunk */
-    uint32_t flags;     /* ARENA_PAGE_RECOMPUTABLE */
-    uint32_t position;  /* of its first token in the sequence: what recomputing costs grows with it */
-    uint32_t tokens;    /* that it holds; 0: unknown */
-    uint32_t parent;    /* page that it continues; UINT32_MAX: none */
+    uint32_t last_use; /* as in the chunk */
+    uint32_t flags;    /* ARENA_PAGE_RECOMPUTABLE */
+    uint32_t
+        position;    /* of its first token in the sequence: what recomputing costs grows with it */
+    uint32_t tokens; /* that it holds; 0: unknown */
+    uint32_t parent; /* page that it continues; UINT32_MAX: none */
     uint32_t reserved;
-    uint64_t prefix;    /* hash of everything up to its end; 0: none */
+    uint64_t prefix; /* hash of everything up to its end; 0: none */
 };
 
 static inline enum arena_page_state arena_word_state(uint64_t word)
 {
-    return (enum arena_page_state) (word & ((1u << ARENA_STATE_BITS) - 1));
+    return (enum arena_page_state)(word & ((1u << ARENA_STATE_BITS) - 1));
 }
 
 static inline uint32_t arena_word_pins(uint64_t word)

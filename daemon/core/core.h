@@ -45,6 +45,7 @@ struct core_options {
     uint64_t orphan_grace_ns;   /* released bytes not back by then are called orphaned */
     uint64_t observe_ns;        /* distance of routine looks at a device's free memory */
     uint64_t create_backoff_ns; /* wait after the driver refused memory that the ledger has */
+    uint64_t reclaim_ns;        /* distance of repeated RECLAIM actions */
     uint64_t prefetch_bytes;    /* clean chunks kept ready on each device */
 };
 
@@ -65,6 +66,10 @@ enum core_event_type {
     CORE_EVENT_LEASE_GROW,
     CORE_EVENT_LEASE_SHRINK,
     CORE_EVENT_LEASE_RELEASE,
+    CORE_EVENT_ARENA_REQUEST, /* a lease with holes, empty at first */
+    CORE_EVENT_ARENA_FILL,    /* chunks for a run of empty indices of it */
+    CORE_EVENT_ARENA_RETURN,  /* a run of filled indices becomes empty */
+    CORE_EVENT_DEVICE_DRAIN,  /* no grant there any more, or again */
     CORE_EVENT_CANCEL,
     CORE_EVENT_CHUNK_CREATED,   /* answers CORE_ACTION_CHUNK_CREATE */
     CORE_EVENT_CHUNK_FAILED,    /* answers CORE_ACTION_CHUNK_CREATE */
@@ -113,6 +118,24 @@ struct core_event {
             core_id lease;
         } lease_release; /* DONE or REFUSE */
         struct {
+            uint32_t device;
+            uint32_t max_chunks;  /* 1 … LIMIT_LEASE_CHUNKS */
+            uint64_t chunk_bytes; /* > 0 */
+        } arena_request;          /* GRANT of 0 chunks, which names the lease, or REFUSE */
+        struct {
+            core_id lease;
+            uint32_t first, count; /* indices, all empty and not asked for already */
+            uint64_t wait_ns;
+        } arena_fill; /* GRANT of [first, first + count) or REFUSE */
+        struct {
+            core_id lease;
+            uint32_t first, count; /* indices, all filled */
+        } arena_return;            /* DONE or REFUSE */
+        struct {
+            uint32_t device;
+            bool undo;
+        } device_drain; /* answered by nothing: waiting requests there are refused */
+        struct {
             uint64_t request; /* the client's own id of the request to withdraw */
         } cancel;             /* DONE or REFUSE */
         struct {
@@ -145,6 +168,7 @@ enum core_action_type {
     CORE_ACTION_CHUNK_CREATE,   /* answered by CHUNK_CREATED or CHUNK_FAILED */
     CORE_ACTION_CHUNK_RELEASE,  /* answered by CHUNK_RELEASED */
     CORE_ACTION_MEMORY_OBSERVE, /* answered by MEMORY_OBSERVED */
+    CORE_ACTION_RECLAIM,        /* a request waits for the device: empty chunks of arenas for it */
     CORE_ACTION_MAX
 };
 
@@ -176,6 +200,12 @@ struct core_action {
         struct {
             uint32_t device;
         } device;
+        struct {
+            uint32_t device;
+            uint32_t tenant; /* who waits, by index */
+            uint64_t bytes;  /* that are missing, beyond what is on its way back already; repeated
+                                every reclaim_ns while some are */
+        } reclaim;
         struct {
             uint64_t revision;
         } configured;
@@ -243,7 +273,9 @@ struct core_client_view {
 };
 struct core_lease_view {
     core_id id, client;
-    uint32_t tenant, device, chunks;
+    uint32_t tenant, device;
+    uint32_t chunks;     /* that it holds */
+    uint32_t max_chunks; /* of an arena; 0 for a workspace */
     uint64_t chunk_bytes, since_ns;
 };
 struct core_totals {
@@ -266,6 +298,6 @@ bool core_lease_next(const struct core *core, core_id after, struct core_lease_v
 /* The tenant's values as one record, for a change of some of them. */
 bool core_tenant_config_get(
     const struct core *core, uint32_t tenant, struct core_tenant_config *ret);
-/* Chunk `index` of a lease. */
+/* Chunk `index` of a lease; false for an empty index of an arena. */
 bool core_lease_chunk(const struct core *core, core_id lease, uint32_t index, uint32_t *ret_chunk,
     uint32_t *ret_generation);
