@@ -252,9 +252,8 @@ void sim_primary_state(CUdevice device, unsigned *ret_flags, bool *ret_active)
 
 CUresult sim_context_create(CUdevice device, unsigned flags, CUcontext *ret)
 {
+    CUcontext context = NULL;
     CUresult result;
-
-    CUcontext context;
 
     pthread_mutex_lock(&lifecycle);
     result = context_begin(NULL, device, flags, &context);
