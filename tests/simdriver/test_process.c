@@ -196,6 +196,7 @@ START_TEST(a_lessees_calls_wait_for_no_other_process)
     assert_ok(cuMemRelease(handle));
     assert_ok(cuMemSetAccess(address, DRIVER_GRANULE, &access, 1));
     assert_ok(cuMemsetD8_v2(address, 1, DRIVER_GRANULE));
+    assert_ok(cuCtxSynchronize()); /* the unmap doesn't wait for the memset */
     assert_ok(cuMemUnmap(address, DRIVER_GRANULE));
     assert_ok(cuMemAddressFree(address, DRIVER_GRANULE));
     child_kill(&stuck);
