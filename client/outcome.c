@@ -61,9 +61,19 @@ int outcome_set_errno(struct outcome *outcome, int error, const char *format, ..
     return code;
 }
 
-int outcome_code(uint32_t status)
+int outcome_from_error(struct outcome *outcome, const Gmb__Error *error)
 {
-    return status == GMB_STATUS_OK || status >= GMB_STATUS_MAX ? GMB_E_PROTOCOL : -(int) status;
+    int code = -(int) error->status;
+
+    if (error->status == GMB_STATUS_OK || error->status >= GMB_STATUS_MAX)
+        return outcome_set(outcome, GMB_E_PROTOCOL,
+            "the broker answered with the unknown status %u%s%s", error->status,
+            error->text[0] != '\0' ? ": " : "", error->text);
+    outcome_set(outcome, code, "%s",
+        error->text[0] != '\0' ? error->text : status_text((enum gmb_status) - code));
+    if (error->limit < GMB_LIMIT_MAX)
+        outcome->limit = (enum gmb_limit) error->limit;
+    return code;
 }
 
 int outcome_publish(const struct outcome *outcome)

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/limits.h"
 #include "client/gmb.h"
+#include "proto/gmb.pb-c.h"
 
 struct outcome {
     int code; /* 0 or GMB_E_* */
@@ -25,8 +26,8 @@ int outcome_set(struct outcome *outcome, int code, const char *format, ...) _pri
 /* The same for a negative errno, whose meaning is added behind the text. */
 int outcome_set_errno(struct outcome *outcome, int error, const char *format, ...) _printf_(3, 4);
 
-/* The code of a status from the wire; PROTOCOL for what is no failure we know. */
-int outcome_code(uint32_t status);
+/* The same for an Error of the broker's; PROTOCOL when its status is no failure that we know. */
+int outcome_from_error(struct outcome *outcome, const Gmb__Error *error);
 
 /* Makes a failure the calling thread's last one; success changes nothing. Returns the code. */
 int outcome_publish(const struct outcome *outcome);

@@ -28,20 +28,6 @@ static void session_break(struct gmb_session *session, const struct outcome *why
     session_notify(session);
 }
 
-int outcome_from_error(struct outcome *outcome, const Gmb__Error *error)
-{
-    int code = outcome_code(error->status);
-
-    if (code == GMB_E_PROTOCOL)
-        return outcome_set(outcome, code, "the broker answered with the unknown status %u%s%s",
-            error->status, error->text[0] != '\0' ? ": " : "", error->text);
-    outcome_set(outcome, code, "%s",
-        error->text[0] != '\0' ? error->text : status_text((enum gmb_status) - code));
-    if (error->limit < GMB_LIMIT_MAX)
-        outcome->limit = (enum gmb_limit) error->limit;
-    return code;
-}
-
 /* Whether the kind of answer fits the request; what has no meaning for it is a breach. */
 static int answer_take(struct gmb_session *session, struct request *request,
     const Gmb__BrokerMessage *message, struct fdset *fds, struct outcome *why)

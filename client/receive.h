@@ -9,6 +9,3 @@
  * has gone or broke the protocol; every request is answered then.
  */
 void session_receive(struct gmb_session *session);
-
-/* Fills `outcome` from an Error of the broker's. */
-int outcome_from_error(struct outcome *outcome, const Gmb__Error *error);

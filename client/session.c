@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "client/connect.h"
 #include "client/device.h"
+#include "client/dial.h"
 #include "client/dispatch.h"
 #include "client/fork.h"
 #include "client/lease.h"
@@ -157,7 +158,7 @@ static int session_connect(
         return r;
     session->timeout_ns = options->timeout_ns != 0 ? options->timeout_ns : TIMEOUT_DEFAULT_NS;
     deadline_ns = add_saturate(clock_now(&clock_monotonic), session->timeout_ns);
-    r = connect_socket(socket_path(options), deadline_ns, &fd, outcome);
+    r = dial(socket_path(options), deadline_ns, &fd, outcome);
     if (r < 0)
         return r;
     r = conn_new_consume(fd, &session->conn);

@@ -15,9 +15,13 @@
 
 #include "base/clock.h"
 
-/* How long a request that holds memory waits for more before it is preempted: long enough for
- * others to finish, short against the time that computing its tokens again takes. */
-#define STALL_NS (250 * NSEC_PER_MSEC)
+/*
+ * How long a request that holds memory waits for more before it is preempted, in the trace's time:
+ * some of the others, whose answers take seconds, will have ended by then. What it holds lies idle
+ * meanwhile. In real time at least what the broker takes to answer under load.
+ */
+#define STALL_NS NSEC_PER_SEC
+#define STALL_MIN_NS (10 * NSEC_PER_MSEC)
 
 struct request {
     struct list link; /* worker->live */
@@ -273,7 +277,7 @@ static void on_grown(void *user, gmb_lease *lease, int error)
     }
     if (error == GMB_E_EXHAUSTED && request->phase == PHASE_GROWING) {
         wait_begin(request, PHASE_STALLED);
-        grow(request, MIN(STALL_NS, worker->params->wait_ns));
+        grow(request, MAX(compress(request, STALL_NS), STALL_MIN_NS));
         return;
     }
     if ((error == GMB_E_EXHAUSTED || error == GMB_E_TIMED_OUT) && request->phase == PHASE_STALLED) {

@@ -10,7 +10,8 @@
 #define CHUNK_TOKENS UINT64_C(128)
 #define CHUNKS_PER_REQUEST UINT64_C(32)
 #define PEAK_BYTES_MAX (UINT64_C(512) << 20)
-#define WORK_BYTES_MAX (UINT64_C(12) << 30)
+/* What two cores write, check and fault in with room to spare. */
+#define WORK_BYTES_PER_SECOND (UINT64_C(300) << 20)
 #define SCALE_MAX (UINT64_C(1) << 20)
 #define RUN_SECONDS 55
 #define DEVICE_PERCENT 95
@@ -65,6 +66,21 @@ static int try_scale(const struct trace *trace, const struct sizing_wish *wish, 
     return plan_peaks(trace, &sizing->model, &wish->shape, &sizing->peaks);
 }
 
+static double choose_speed(const struct sizing_wish *wish, const struct sizing *sizing)
+{
+    double seconds = (double) sizing->peaks.service_ns / (double) NSEC_PER_SEC;
+
+    return wish->speed > 0 ? wish->speed : MAX(ceil(seconds / RUN_SECONDS), 1.0);
+}
+
+/* How long the run would take; a second at least, which starting and ending take anyway. */
+static double run_seconds(const struct sizing_wish *wish, const struct sizing *sizing)
+{
+    double seconds = (double) sizing->peaks.service_ns / (double) NSEC_PER_SEC;
+
+    return MAX(seconds / choose_speed(wish, sizing), 1.0);
+}
+
 static bool fits(const struct sizing_wish *wish, const struct sizing *sizing)
 {
     uint64_t peak_max = wish->capacity_bytes > 0 ? wish->capacity_bytes : PEAK_BYTES_MAX;
@@ -73,7 +89,8 @@ static bool fits(const struct sizing_wish *wish, const struct sizing *sizing)
         sizing->peaks.largest_bytes > peak_max)
         return false;
     return wish->bytes_are_cheap ||
-           sizing->peaks.work_chunks <= WORK_BYTES_MAX / sizing->model.chunk_bytes;
+           (double) sizing->peaks.work_chunks * (double) sizing->model.chunk_bytes <=
+               (double) WORK_BYTES_PER_SECOND * run_seconds(wish, sizing);
 }
 
 static int choose_scale(
@@ -123,12 +140,7 @@ int sizing_choose(const struct trace *trace, const struct sizing_wish *wish, str
     if (r < 0)
         return r;
     choose_device(wish, &sizing);
-    sizing.speed = wish->speed;
-    if (!(sizing.speed > 0))
-        sizing.speed =
-            ceil((double) sizing.peaks.service_ns / (double) (RUN_SECONDS * NSEC_PER_SEC));
-    if (!(sizing.speed > 1) && !(wish->speed > 0))
-        sizing.speed = 1;
+    sizing.speed = choose_speed(wish, &sizing);
     *ret = sizing;
     sizing = (struct sizing){0};
     return 0;

@@ -5,7 +5,7 @@
  *   chunk     KV of 128 tokens, doubled while the mean request has more than 32 chunks: costs go
  *             by the chunk, and engines do alike
  *   scale     the smallest power of two with which the memory that the trace needs at its peak is
- *             at most 512 MiB and all that is written in the whole run at most 12 GiB
+ *             at most 512 MiB, and what is written while it runs at most 300 MiB/s
  *   speed     what makes the trace last 55 s
  *   device    95 % of the peak, so that some requests do wait, but never less than the largest
  *             request and what others are guaranteed

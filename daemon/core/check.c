@@ -25,7 +25,7 @@ static struct sums *sums_at(
     return &sums[account->device->index * (core->tenant_high + 1) + tenant];
 }
 
-static const char *check_chunk(const struct core *core, const struct chunk *chunk)
+static const char *check_chunk(const struct chunk *chunk)
 {
     const struct lease *lease = chunk->lease;
     bool leased = chunk->state == CHUNK_LEASED;
@@ -50,7 +50,7 @@ static const char *check_chunks(const struct core *core, struct sums *sums)
 {
     for (uint32_t i = 0; i < core->chunks.high; i++) {
         const struct chunk *chunk = slots_at(&core->chunks, i);
-        const char *found = chunk ? check_chunk(core, chunk) : NULL;
+        const char *found = chunk ? check_chunk(chunk) : NULL;
 
         if (found)
             return found;

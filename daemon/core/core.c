@@ -246,6 +246,6 @@ uint64_t core_next_tick(const struct core *core)
     if (deadline)
         due_ns = MIN(due_ns, deadline->key);
     for (uint32_t i = 0; i < core->device_count; i++)
-        due_ns = MIN(due_ns, device_due(core, core->devices[i]));
+        due_ns = MIN(due_ns, device_due(core->devices[i]));
     return due_ns;
 }

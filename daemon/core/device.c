@@ -84,7 +84,7 @@ void device_work(struct core *core, struct device *device)
     supply_prefetch(core, device);
 }
 
-uint64_t device_due(const struct core *core, const struct device *device)
+uint64_t device_due(const struct device *device)
 {
     uint64_t due_ns = MIN(verify_due(device), device->expire_ns);
 

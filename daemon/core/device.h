@@ -8,4 +8,4 @@ struct device *device_free_object(struct device *device);
 /* Timers that are due, then the queue, then jobs for the shell. */
 void device_work(struct core *core, struct device *device);
 /* When device_work() has something to do without any event. */
-uint64_t device_due(const struct core *core, const struct device *device);
+uint64_t device_due(const struct device *device);

@@ -252,13 +252,19 @@ void sim_primary_state(CUdevice device, unsigned *ret_flags, bool *ret_active)
 
 CUresult sim_context_create(CUdevice device, unsigned flags, CUcontext *ret)
 {
+    CUcontext context = NULL;
     CUresult result;
 
     pthread_mutex_lock(&lifecycle);
-    result = context_begin(NULL, device, flags, ret);
+    result = context_begin(NULL, device, flags, &context);
+    if (result == CUDA_SUCCESS) {
+        result = stack_push(context);
+        if (result == CUDA_SUCCESS)
+            *ret = context;
+        else
+            context_end(context);
+    }
     pthread_mutex_unlock(&lifecycle);
-    if (result == CUDA_SUCCESS)
-        result = stack_push(*ret);
     return result;
 }
 

@@ -73,7 +73,7 @@ struct ledger {
     int dir, fd, procs_fd;
     unsigned mode;   /* of the files in the directory */
     uint32_t self;   /* number in `procs`, LEDGER_NONE until registered */
-    uint64_t device; /* st_dev of the directory */
+    uint64_t device; /* st_dev of the files */
     struct ledger_file *file;
 };
 

@@ -137,6 +137,8 @@ static int file_map(struct ledger *ledger, const struct sim_config *config)
 
     if (fstat(ledger->fd, &stat) < 0)
         return -errno;
+    /* Of a file, not of the directory: a union file system may give them different ones. */
+    ledger->device = stat.st_dev;
     if (stat.st_size == 0 && ftruncate(ledger->fd, sizeof(struct ledger_file)) < 0)
         return -errno;
     if (stat.st_size != 0 && (uint64_t) stat.st_size != sizeof(struct ledger_file))
@@ -170,7 +172,6 @@ int ledger_open(const struct sim_config *config, struct ledger **ret)
     if (r < 0)
         return r;
     ledger->mode = stat.st_mode & 0666;
-    ledger->device = stat.st_dev;
     ledger->procs_fd = file_open(ledger->dir, "procs", ledger->mode);
     if (ledger->procs_fd < 0)
         return ledger->procs_fd;

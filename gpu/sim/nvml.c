@@ -26,10 +26,36 @@ static pid_t owner; /* a forked child has no NVML */
 static struct ledger *ledger;
 static struct nvmlDevice_st devices[SIM_DEVICES_MAX];
 
+static void fork_prepare(void)
+{
+    pthread_mutex_lock(&lock);
+    if (ledger != NULL)
+        ledger_fork_prepare(ledger);
+}
+
+static void fork_parent(void)
+{
+    if (ledger != NULL)
+        ledger_fork_parent(ledger);
+    pthread_mutex_unlock(&lock);
+}
+
+static void fork_child(void)
+{
+    if (ledger != NULL)
+        ledger_fork_child(ledger);
+    pthread_mutex_unlock(&lock);
+}
+
 static nvmlReturn_t init_locked(void)
 {
+    static bool handlers;
     struct sim_config config;
     char error[SIM_TEXT_BYTES];
+
+    if (!handlers && pthread_atfork(fork_prepare, fork_parent, fork_child) != 0)
+        return NVML_ERROR_UNKNOWN;
+    handlers = true;
 
     if (sim_config_read(&config, error) < 0) {
         (void) fprintf(stderr, "libnvidia-ml-sim: %s\n", error);
@@ -63,7 +89,7 @@ nvmlReturn_t nvmlShutdown(void)
     nvmlReturn_t result = NVML_SUCCESS;
 
     pthread_mutex_lock(&lock);
-    if (users == 0)
+    if (users == 0 || owner != getpid())
         result = NVML_ERROR_UNINITIALIZED;
     else if (--users == 0)
         ledger = ledger_close(ledger);

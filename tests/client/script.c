@@ -1,7 +1,6 @@
 /* The broker's end is a non-blocking connection polled with a deadline: a test never hangs. */
 #include "tests/client/script.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -11,18 +10,6 @@
 #include <sys/un.h>
 
 #define PATIENCE_MS 10000
-
-size_t fds_open(void)
-{
-    DIR *directory = opendir("/proc/self/fd");
-    size_t count = 0;
-
-    ck_assert_ptr_nonnull(directory);
-    while (readdir(directory) != NULL)
-        count++;
-    closedir(directory);
-    return count;
-}
 
 void script_begin(struct script *script)
 {

@@ -13,6 +13,7 @@
 #include "client/gmb.h"
 #include "proto/conn.h"
 #include "tests/client/fake_gpu.h"
+#include "tests/client/fds.h"
 
 #define CHUNK FAKE_GPU_GRANULARITY
 #define LEASE_ID 77
@@ -88,5 +89,3 @@ void broker_close(struct script *script);
 void script_connect(struct script *script);
 /* A lease of so many chunks, room for 16. */
 gmb_lease *script_lease(struct script *script, uint32_t chunks);
-
-size_t fds_open(void);

@@ -12,10 +12,22 @@ static int entry_remove(const char *path, const struct stat *status, int kind, s
     return remove(path);
 }
 
+/* A setting of whoever started the test would change what it measures. */
+static void environment_clear(void)
+{
+    static const char *const names[] = {"CUDA_VISIBLE_DEVICES", "GMB_SIM_CONTEXT_OVERHEAD",
+        "GMB_SIM_FAULTS", "GMB_SIM_FILL", "GMB_SIM_FREE_DELAY", "GMB_SIM_GRANULARITY",
+        "GMB_SIM_HINT", "GMB_SIM_LATENCY", "GMB_SIM_POSIX_FD", "GMB_SIM_VMM"};
+
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+        (void) unsetenv(names[i]);
+}
+
 int node_create(struct node *ret)
 {
     char text[32];
 
+    environment_clear();
     (void) snprintf(ret->directory, sizeof(ret->directory), "/dev/shm/gmb-test-XXXXXX");
     if (mkdtemp(ret->directory) == NULL)
         return -errno;

@@ -235,6 +235,25 @@ START_TEST(mem_get_info_is_of_the_whole_device)
 }
 END_TEST
 
+START_TEST(context_costs_memory_while_it_lives)
+{
+    uint64_t before, with;
+
+    if (on_simulator)
+        ck_assert_int_eq(setenv("GMB_SIM_CONTEXT_OVERHEAD", "96M", 1), 0);
+    setup_driver();
+    before = device_free_bytes();
+    cu_ok(cu->primary_ctx_retain(&context, device));
+    with = device_free_bytes();
+    if (on_simulator)
+        ck_assert_uint_eq(before - with, UINT64_C(96) << 20);
+    else
+        observation_write("5.2 bytes that a context costs", "%lld", (long long) (before - with));
+    cu_ok(cu->primary_ctx_release(device));
+    expect_free(before);
+}
+END_TEST
+
 CONFORMANCE_MAIN("context", no_current_context_is_null_and_success,
     retain_does_not_make_current_and_gives_the_same_context,
     primary_state_follows_the_reference_count, last_release_leaves_the_context_on_the_stack,
@@ -242,4 +261,4 @@ CONFORMANCE_MAIN("context", no_current_context_is_null_and_success,
     ctx_destroy_of_the_current_one_pops_it, current_context_is_per_thread,
     memory_calls_without_context_give_invalid_context, vmm_calls_need_no_context_and_create_none,
     set_access_needs_a_context_on_the_device, unmap_works_after_the_context_is_gone,
-    mem_get_info_is_of_the_whole_device)
+    mem_get_info_is_of_the_whole_device, context_costs_memory_while_it_lives)

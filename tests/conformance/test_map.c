@@ -127,6 +127,7 @@ START_TEST(map_refuses_offset_flags_and_misalignment)
     cu_ok(cu->mem_address_reserve(&address, 4 * granule, granule, 0, 0));
     cu_observe("9.1 cuMemMap with offset", CUDA_ERROR_INVALID_VALUE,
         cu->mem_map(address, granule, granule, handle, 0));
+    cu_expect(CUDA_ERROR_INVALID_VALUE, cu->mem_map(address, 2 * granule, granule, handle, 0));
     cu_expect(CUDA_ERROR_INVALID_VALUE, cu->mem_map(address, 2 * granule, 0, handle, 1));
     cu_expect(
         CUDA_ERROR_INVALID_VALUE, cu->mem_map(address + granule / 2, 2 * granule, 0, handle, 0));

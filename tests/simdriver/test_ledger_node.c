@@ -1,6 +1,8 @@
 /* The node as a whole: configuration, contexts, processes, permissions, late memory. */
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 
 #include "base/clock.h"
@@ -140,6 +142,20 @@ static unsigned file_mode(const char *name)
     return stat_at.st_mode & 07777;
 }
 
+/* A directory for everybody, made beforehand. */
+static void open_directory(void)
+{
+    char *parent = strdupa(rig.dir);
+
+    ck_assert_int_eq(mkdir(rig.dir, 0700), 0);
+    ck_assert_int_eq(chmod(rig.dir, 01777), 0);
+    for (char *end = strrchr(parent, '/'); end > parent + strlen("/dev/shm");
+         end = strrchr(parent, '/')) {
+        *end = '\0';
+        ck_assert_int_eq(chmod(parent, 0711), 0);
+    }
+}
+
 START_TEST(the_directorys_mode_says_who_takes_part)
 {
     struct ledger_id id;
@@ -147,8 +163,7 @@ START_TEST(the_directorys_mode_says_who_takes_part)
     char name[32];
 
     (void) umask(077);
-    ck_assert_int_eq(mkdir(rig.dir, 0700), 0);
-    ck_assert_int_eq(chmod(rig.dir, 01777), 0);
+    open_directory();
     ledger = rig_open();
     id = rig_create(ledger, MIB);
     (void) snprintf(name, sizeof(name), "dev0/%u", id.slot);
@@ -156,6 +171,60 @@ START_TEST(the_directorys_mode_says_who_takes_part)
     ck_assert_uint_eq(file_mode("procs"), 0666);
     ck_assert_uint_eq(file_mode("dev0"), 0777);
     ck_assert_uint_eq(file_mode(name), 0666);
+    ledger_close(ledger);
+}
+END_TEST
+
+/* As another user: a chunk that the test gets an fd of. */
+static int run_nobody(const struct child *child, void *data)
+{
+    struct ledger *ledger;
+    struct ledger_id id;
+
+    child_wait(child);
+    if (setgid(65534) < 0 || setuid(65534) < 0)
+        return 1;
+    ledger = rig_open();
+    id = rig_create(ledger, MIB);
+    fd_send(*(int *) data, ledger_chunk_open(ledger, id, true));
+    child_ready(child, (int) (rig_free(ledger) / MIB));
+    child_wait(child);
+    child_ready(child, (int) (rig_free(ledger) / MIB));
+    child_wait(child);
+    return 0;
+}
+
+START_TEST(another_user_takes_part_where_the_directory_lets_it)
+{
+    struct ledger_chunk_info info;
+    struct child child;
+    struct ledger *ledger;
+    struct ledger_id id;
+    int ends[2], fd;
+
+    if (geteuid() != 0)
+        return; /* only root can become another user */
+    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends), 0);
+    open_directory();
+    child = child_start(run_nobody, &ends[1]);
+    ledger = rig_open();
+    id = rig_create(ledger, 2 * MIB);
+    fd = ledger_chunk_open(ledger, id, true);
+    ledger_chunk_drop(ledger, id, true);
+    child_go(&child);
+    ck_assert_int_eq(child_await(&child), 5); /* 8 - 2 - 1 */
+    (void) close(fd);
+    child_go(&child);
+    ck_assert_int_eq(child_await(&child), 7); /* it found what root let go */
+    fd = fd_receive(ends[0]);
+    ck_assert_int_eq(ledger_chunk_identify(ledger, fd, &info), 0);
+    child_kill(&child);
+    ck_assert(ledger_chunk_adopt(ledger, info.id));
+    (void) close(fd);
+    ledger_chunk_drop(ledger, info.id, true);
+    ck_assert_uint_eq(rig_free(ledger), RIG_CAPACITY);
+    (void) close(ends[0]);
+    (void) close(ends[1]);
     ledger_close(ledger);
 }
 END_TEST
@@ -196,4 +265,5 @@ RIG_MAIN("ledger_node", the_first_process_decides_until_the_node_is_idle,
     each_context_costs_its_overhead_and_needs_room_for_it,
     the_process_list_shows_the_living_with_a_context, devices_are_charged_apart,
     freed_memory_comes_back_after_the_delay, the_directorys_mode_says_who_takes_part,
-    a_directory_of_its_own_is_private, garbage_stands_at_each_64k_and_the_rest_is_zero)
+    another_user_takes_part_where_the_directory_lets_it, a_directory_of_its_own_is_private,
+    garbage_stands_at_each_64k_and_the_rest_is_zero)

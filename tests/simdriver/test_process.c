@@ -2,6 +2,7 @@
 #include <signal.h>
 #include <sys/socket.h>
 
+#include "gpu/sim/ledger_file.h"
 #include "tests/simdriver/driver.h"
 
 static CUmemGenericAllocationHandle import(int fd)
@@ -102,15 +103,16 @@ END_TEST
 static int run_forked(const struct child *child, void *data)
 {
     CUmemGenericAllocationHandle handle = 0;
-    unsigned fds = rig_fds();
     int count;
 
     if (cuInit(0) != CUDA_ERROR_NOT_INITIALIZED ||
         cuDeviceGetCount(&count) != CUDA_ERROR_NOT_INITIALIZED ||
         driver_create(0, &handle) != CUDA_ERROR_NOT_INITIALIZED)
         return 1;
-    child_ready(child, (int) fds);
-    child_wait(child);
+    child_ready(child, 1);
+    /* It outlives its parent until the test kills it; the alarm is for a test that can't. */
+    (void) alarm(60);
+    (void) pause();
     return 0;
 }
 
@@ -124,16 +126,17 @@ static int run_parent(const struct child *child, void *data)
     struct family *family = data;
     struct child forked;
     CUdeviceptr address;
-    CUmemGenericAllocationHandle handle;
+    CUmemGenericAllocationHandle handle, imported;
 
     driver_begin();
     (void) driver_context();
     handle = driver_chunk();
     (void) driver_chunk();
-    (void) import(family->fd);
+    imported = import(family->fd);
     (void) close(family->fd);
-    assert_ok(cuMemAddressReserve(&address, DRIVER_GRANULE, 0, 0, 0));
+    assert_ok(cuMemAddressReserve(&address, 2 * DRIVER_GRANULE, 0, 0, 0));
     assert_ok(cuMemMap(address, DRIVER_GRANULE, 0, handle, 0));
+    assert_ok(cuMemMap(address + DRIVER_GRANULE, DRIVER_GRANULE, 0, imported, 0));
     assert_ok(cuMemRelease(handle));
     forked = child_start(run_forked, NULL);
     (void) child_await(&forked);
@@ -159,6 +162,47 @@ START_TEST(a_forked_child_has_no_driver_and_keeps_nothing_of_its_parents)
     ck_assert_int_eq(kill(forked, 0), 0); /* lives */
     ck_assert_uint_eq(driver_used(), 0);
     ck_assert_int_eq(kill(forked, SIGKILL), 0);
+}
+END_TEST
+
+/* Stands in the middle of a change of the ledger. */
+static int run_stuck(const struct child *child, void *data)
+{
+    struct ledger *ledger = rig_open();
+
+    if (ledger_lock(ledger) < 0)
+        return 1;
+    child_ready(child, 1);
+    child_wait(child);
+    return 0;
+}
+
+START_TEST(a_lessees_calls_wait_for_no_other_process)
+{
+    const CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}, .flags = 3};
+    struct exporter exporter = exporter_start();
+    CUmemGenericAllocationHandle handle;
+    struct child stuck;
+    CUdeviceptr address;
+
+    driver_begin();
+    (void) driver_context();
+    stuck = child_start(run_stuck, NULL);
+    ck_assert_int_eq(child_await(&stuck), 1);
+    ck_assert_int_eq(kill(stuck.pid, SIGSTOP), 0);
+    handle = import(exporter.fd);
+    assert_ok(cuMemAddressReserve(&address, DRIVER_GRANULE, 0, 0, 0));
+    assert_ok(cuMemMap(address, DRIVER_GRANULE, 0, handle, 0));
+    assert_ok(cuMemRelease(handle));
+    assert_ok(cuMemSetAccess(address, DRIVER_GRANULE, &access, 1));
+    assert_ok(cuMemsetD8_v2(address, 1, DRIVER_GRANULE));
+    assert_ok(cuCtxSynchronize()); /* the unmap doesn't wait for the memset */
+    assert_ok(cuMemUnmap(address, DRIVER_GRANULE));
+    assert_ok(cuMemAddressFree(address, DRIVER_GRANULE));
+    child_kill(&stuck);
+    (void) close(exporter.fd);
+    child_kill(&exporter.child);
+    ck_assert_uint_eq(driver_used(), 0);
 }
 END_TEST
 
@@ -208,6 +252,7 @@ END_TEST
 
 RIG_MAIN("process", an_import_costs_an_fd_only_while_its_handle_is_held,
     an_import_from_a_dead_owner_costs_no_fd,
-    a_forked_child_has_no_driver_and_keeps_nothing_of_its_parents, importing_a_hidden_device_is_101,
+    a_forked_child_has_no_driver_and_keeps_nothing_of_its_parents,
+    a_lessees_calls_wait_for_no_other_process, importing_a_hidden_device_is_101,
     a_released_handle_is_refused_also_when_its_slot_lives_again,
     many_handles_of_the_creator_cost_no_fd)

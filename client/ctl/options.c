@@ -1,0 +1,203 @@
+/* Everything that can be wrong without asking the broker is found here, before anything is sent. */
+#include "client/ctl/options.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/limits.h"
+#include "client/text.h"
+
+#define SOCKET_DEFAULT "/run/gmbd/control.sock"
+/* As many as one request may carry: see proto/wire.c. */
+#define ASSIGNMENTS_MAX 64
+
+static const char *const command_names[] = {
+    [COMMAND_STATUS] = "status",
+    [COMMAND_TENANTS] = "tenants",
+    [COMMAND_CLIENTS] = "clients",
+    [COMMAND_LEASES] = "leases",
+    [COMMAND_SET] = "set",
+    [COMMAND_RELOAD] = "reload",
+};
+_Static_assert(ARRAY_SIZE(command_names) == COMMAND_MAX, "a name for each command");
+
+enum option_code {
+    OPTION_SOCKET = 256,
+    OPTION_JSON,
+    OPTION_DEVICE,
+    OPTION_REVISION,
+    OPTION_VERSION,
+};
+
+static const struct option long_options[] = {
+    {"socket", required_argument, NULL, OPTION_SOCKET},
+    {"json", no_argument, NULL, OPTION_JSON},
+    {"device", required_argument, NULL, OPTION_DEVICE},
+    {"revision", required_argument, NULL, OPTION_REVISION},
+    {"version", no_argument, NULL, OPTION_VERSION},
+    {"help", no_argument, NULL, 'h'},
+    {NULL, 0, NULL, 0},
+};
+
+static void help(void)
+{
+    (void) fputs(
+        "usage: gmbctl [OPTION...] COMMAND\n"
+        "\n"
+        "Asks the GPU memory broker of this node, and changes its limits.\n"
+        "\n"
+        "  status                    the broker and its devices\n"
+        "  tenants                   limits and use of each tenant\n"
+        "  clients                   connected processes\n"
+        "  leases                    who holds what\n"
+        "  set TENANT KEY=VALUE...   change limits, all of them or none\n"
+        "  reload                    read the configuration files again\n"
+        "\n"
+        "  --json                    for programs: sizes in bytes, null for no limit\n"
+        "  --socket PATH             of the broker ($GMB_CONTROL_SOCKET,\n"
+        "                            " SOCKET_DEFAULT ")\n"
+        "  --revision N              set: only if the tenant is still at revision N\n"
+        "  --device UUID             set: memory limits of this device alone\n"
+        "  --version, --help\n"
+        "\n"
+        "Keys: MemoryMin MemoryLow MemoryHigh MemoryMax Priority Weight ClientsMax LeasesMax\n"
+        "Exit status: 0 done, 1 refused, 2 usage, 3 broker not reachable, 4 the revision is\n"
+        "another one. gmbctl(1) has examples.\n",
+        stdout);
+}
+
+static int usage_error(enum exit_status *ret_status, const char *format, ...) _printf_(2, 3);
+static int usage_error(enum exit_status *ret_status, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    (void) fputs("gmbctl: ", stderr);
+    (void) vfprintf(stderr, format, args);
+    (void) fputs("; gmbctl --help shows how\n", stderr);
+    va_end(args);
+    *ret_status = EXIT_USAGE;
+    return -EINVAL;
+}
+
+static bool number_parse(const char *text, uint64_t *ret)
+{
+    uint64_t value = 0;
+
+    if (*text == '\0')
+        return false;
+    for (; *text != '\0'; text++) {
+        if (*text < '0' || *text > '9' || __builtin_mul_overflow(value, UINT64_C(10), &value) ||
+            __builtin_add_overflow(value, (uint64_t) (*text - '0'), &value))
+            return false;
+    }
+    *ret = value;
+    return true;
+}
+
+static int option_apply(int code, struct options *options, enum exit_status *ret_status)
+{
+    *ret_status = EXIT_OK;
+    switch (code) {
+    case OPTION_SOCKET:
+        options->socket = optarg;
+        return 0;
+    case OPTION_JSON:
+        options->json = true;
+        return 0;
+    case OPTION_DEVICE:
+        options->has_device = uuid_parse(optarg, &options->device) == 0;
+        return options->has_device
+                   ? 0
+                   : usage_error(
+                         ret_status, "--device %s is no UUID such as gmbctl status shows", optarg);
+    case OPTION_REVISION:
+        if (number_parse(optarg, &options->revision) && options->revision > 0)
+            return 0;
+        return usage_error(ret_status, "--revision %s is no number above 0", optarg);
+    case OPTION_VERSION:
+        (void) puts("gmbctl " GMBCTL_VERSION);
+        return -ECANCELED;
+    case 'h':
+        help();
+        return -ECANCELED;
+    default: /* getopt has said what is wrong */
+        (void) fputs("gmbctl: --help lists the options\n", stderr);
+        *ret_status = EXIT_USAGE;
+        return -EINVAL;
+    }
+}
+
+/* What a frame can't carry, the broker would only call a breach of the protocol. */
+static bool fits(const char *text, size_t bytes)
+{
+    char clean[LIMIT_TEXT_BYTES + 1];
+
+    text_clean(clean, MIN(bytes + 1, sizeof(clean)), text);
+    return strcmp(clean, text) == 0;
+}
+
+static int set_parse(int count, char **words, struct options *options, enum exit_status *ret_status)
+{
+    if (count < 2)
+        return usage_error(ret_status, "set takes a tenant and at least one KEY=VALUE");
+    if (!fits(words[0], LIMIT_NAME_BYTES))
+        return usage_error(ret_status, "this can't be the name of a tenant");
+    if (count - 1 > ASSIGNMENTS_MAX)
+        return usage_error(ret_status, "set takes at most %d assignments", ASSIGNMENTS_MAX);
+    options->tenant = words[0];
+    options->assignments = words + 1;
+    options->assignment_count = (size_t) count - 1;
+    for (int i = 1; i < count; i++) {
+        const char *equals = strchr(words[i], '=');
+
+        if (equals == NULL || equals == words[i] || equals - words[i] > LIMIT_NAME_BYTES ||
+            !fits(words[i], LIMIT_TEXT_BYTES))
+            return usage_error(ret_status, "argument %d is no KEY=VALUE", i + 1);
+    }
+    return 0;
+}
+
+static int command_parse(
+    int count, char **words, struct options *options, enum exit_status *ret_status)
+{
+    size_t i = 0;
+
+    if (count == 0)
+        return usage_error(ret_status, "a command is missing");
+    while (i < COMMAND_MAX && strcmp(command_names[i], words[0]) != 0)
+        i++;
+    if (i == COMMAND_MAX)
+        return usage_error(ret_status, "there is no such command");
+    options->command = (enum command) i;
+    if (options->command == COMMAND_SET)
+        return set_parse(count - 1, words + 1, options, ret_status);
+    if (count > 1)
+        return usage_error(ret_status, "%s takes no arguments", command_names[i]);
+    if (options->has_device || options->revision != 0)
+        return usage_error(ret_status, "--device and --revision are for set");
+    return 0;
+}
+
+int options_parse(int argc, char **argv, struct options *ret, enum exit_status *ret_status)
+{
+    struct options options = {.socket = getenv("GMB_CONTROL_SOCKET")};
+    int code, r;
+
+    if (options.socket == NULL || options.socket[0] == '\0')
+        options.socket = SOCKET_DEFAULT;
+    while ((code = getopt_long(argc, argv, "h", long_options, NULL)) != -1) {
+        r = option_apply(code, &options, ret_status);
+        if (r < 0)
+            return r;
+    }
+    r = command_parse(argc - optind, argv + optind, &options, ret_status);
+    if (r < 0)
+        return r;
+    *ret = options;
+    return 0;
+}

@@ -1,0 +1,40 @@
+/* gmbctl's command line. */
+#pragma once
+
+#include "client/uuid.h"
+
+/* What scripts can rely on; gmbctl(1) explains each. */
+enum exit_status {
+    EXIT_OK = 0,
+    EXIT_REFUSED = 1,
+    EXIT_USAGE = 2,
+    EXIT_UNREACHABLE = 3,
+    EXIT_CONFLICT = 4,
+    EXIT_STATUS_MAX
+};
+
+enum command {
+    COMMAND_STATUS,
+    COMMAND_TENANTS,
+    COMMAND_CLIENTS,
+    COMMAND_LEASES,
+    COMMAND_SET,
+    COMMAND_RELOAD,
+    COMMAND_MAX
+};
+
+/* Strings are borrowed from the arguments. */
+struct options {
+    enum command command;
+    const char *socket;
+    bool json;
+    bool has_device;
+    struct uuid device;
+    uint64_t revision; /* 0: whatever it is */
+    const char *tenant;
+    char **assignments; /* each holds a `=` */
+    size_t assignment_count;
+};
+
+/* 0: run. Else the program is to end with *ret_status; what is wrong, or asked for, was said. */
+int options_parse(int argc, char **argv, struct options *ret, enum exit_status *ret_status);

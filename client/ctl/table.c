@@ -1,0 +1,158 @@
+/* Cells in one array, row by row; widths are counted in terminal columns when everything is known. */
+#include "client/ctl/table.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include "base/size.h"
+#include "client/ctl/terminal.h"
+
+#define COLUMNS_MAX 24
+#define GAP 2
+
+struct cell {
+    char *text;
+    enum style style;
+};
+
+struct table {
+    const char *const *headings;
+    size_t columns;
+    size_t count, room;
+    struct cell *cells;
+    bool failed;
+};
+
+static const char *const style_codes[] = {
+    [STYLE_PLAIN] = "",
+    [STYLE_GOOD] = "\x1b[32m",
+    [STYLE_WARNING] = "\x1b[33m",
+    [STYLE_ALARM] = "\x1b[31m",
+};
+_Static_assert(ARRAY_SIZE(style_codes) == STYLE_MAX, "a code for each style");
+
+struct table *table_new(const char *const *headings, size_t columns)
+{
+    struct table *table = columns <= COLUMNS_MAX ? calloc(1, sizeof(*table)) : NULL;
+
+    if (table == NULL)
+        return NULL;
+    table->headings = headings;
+    table->columns = columns;
+    return table;
+}
+
+struct table *table_free(struct table *table)
+{
+    if (table == NULL)
+        return NULL;
+    for (size_t i = 0; i < table->count; i++)
+        free(table->cells[i].text);
+    free(table->cells);
+    free(table);
+    return NULL;
+}
+
+void table_free_ptr(struct table **table)
+{
+    *table = table_free(*table);
+}
+
+/* Consumes `text`, which may be NULL for want of memory. */
+static void cell_add(struct table *table, enum style style, char *text)
+{
+    if (text != NULL && table->count == table->room) {
+        size_t room = MAX(table->room * 2, (size_t) 64);
+        struct cell *cells = reallocarray(table->cells, room, sizeof(*cells));
+
+        if (cells != NULL) {
+            table->cells = cells;
+            table->room = room;
+        }
+    }
+    if (text == NULL || table->count == table->room) {
+        table->failed = true;
+        free(text);
+        return;
+    }
+    table->cells[table->count++] = (struct cell){text, style};
+}
+
+void table_cell(struct table *table, enum style style, const char *format, ...)
+{
+    _cleanup_free_ char *text = NULL;
+    va_list args;
+
+    if (table == NULL)
+        return;
+    va_start(args, format);
+    if (vasprintf(&text, format, args) < 0)
+        text = NULL;
+    va_end(args);
+    cell_add(table, style, text == NULL ? NULL : terminal_text(text[0] != '\0' ? text : "-"));
+}
+
+void table_size(struct table *table, enum style style, uint64_t bytes)
+{
+    char text[SIZE_TEXT_MAX];
+
+    table_cell(table, style, "%s", bytes == 0 ? "-" : size_format(text, bytes));
+}
+
+void table_count(struct table *table, uint32_t used, uint32_t max)
+{
+    if (max == UINT32_MAX)
+        table_cell(table, STYLE_PLAIN, "%u", used);
+    else
+        table_cell(table, used >= max ? STYLE_WARNING : STYLE_PLAIN, "%u/%u", used, max);
+}
+
+static bool left_aligned(const struct table *table, size_t column)
+{
+    return table->headings[column][0] == '<';
+}
+
+static const char *heading(const struct table *table, size_t column)
+{
+    return table->headings[column] + (left_aligned(table, column) ? 1 : 0);
+}
+
+static void cell_print(const struct table *table, size_t column, const char *text, const char *code,
+    size_t width, FILE *to)
+{
+    size_t padding = width - terminal_width(text);
+    bool left = left_aligned(table, column), last = column + 1 == table->columns;
+
+    if (!left)
+        (void) fprintf(to, "%*s", (int) padding, "");
+    (void) fprintf(to, "%s%s%s", code, text, code[0] != '\0' ? "\x1b[0m" : "");
+    if (last)
+        (void) fputc('\n', to);
+    else
+        (void) fprintf(to, "%*s", (int) (left ? padding : 0) + GAP, "");
+}
+
+int table_print(const struct table *table, FILE *to, bool colour)
+{
+    size_t widths[COLUMNS_MAX];
+
+    if (table == NULL || table->failed)
+        return -ENOMEM;
+    for (size_t i = 0; i < table->columns; i++)
+        widths[i] = terminal_width(heading(table, i));
+    for (size_t i = 0; i < table->count; i++) {
+        size_t *width = &widths[i % table->columns];
+
+        *width = MAX(*width, terminal_width(table->cells[i].text));
+    }
+    for (size_t i = 0; i < table->columns; i++)
+        cell_print(table, i, heading(table, i), colour ? "\x1b[1m" : "", widths[i], to);
+    for (size_t i = 0; i < table->count; i++) {
+        const struct cell *cell = &table->cells[i];
+
+        cell_print(table, i % table->columns, cell->text, colour ? style_codes[cell->style] : "",
+            widths[i % table->columns], to);
+    }
+    return ferror(to) ? -EIO : 0;
+}

@@ -1,0 +1,19 @@
+/* What each command shows of what the broker answered. Each is -ENOMEM or -EIO as table_print(). */
+#pragma once
+
+#include <stdio.h>
+
+#include "client/ctl/control.h"
+
+struct view {
+    FILE *to;
+    bool colour;
+};
+
+int view_status(const struct view *view, const Gmb__Status *status) _must_check_;
+int view_tenants(const struct view *view, const struct listing *tenants) _must_check_;
+int view_clients(const struct view *view, const struct listing *clients) _must_check_;
+int view_leases(const struct view *view, const struct listing *leases) _must_check_;
+int view_changed(
+    const struct view *view, const char *tenant, const Gmb__TenantChanged *changed) _must_check_;
+int view_reloaded(const struct view *view, const Gmb__Reloaded *reloaded) _must_check_;

@@ -1,0 +1,88 @@
+/* The broker, its devices, and what came of changes. */
+#include <errno.h>
+#include <inttypes.h>
+
+#include "base/size.h"
+#include "client/ctl/duration.h"
+#include "client/ctl/table.h"
+#include "client/ctl/terminal.h"
+#include "client/ctl/view.h"
+#include "client/uuid.h"
+
+static const char *const device_headings[] = {"<DEVICE", "<NAME", "TOTAL", "RESERVE", "LEASED",
+    "CACHED", "CLEAN", "RELEASING", "ORPHANED", "OTHERS", "FREE", "<STATE"};
+
+static void uuid_cell(struct table *table, const ProtobufCBinaryData *data)
+{
+    char text[UUID_TEXT_MAX] = "";
+    struct uuid uuid;
+
+    if (uuid_from_bytes(data->data, data->len, &uuid) == 0)
+        (void) uuid_format(text, &uuid);
+    table_cell(table, STYLE_PLAIN, "%s", text);
+}
+
+static void device_add(struct table *table, const Gmb__DeviceStatus *device)
+{
+    uuid_cell(table, &device->uuid);
+    table_cell(table, STYLE_PLAIN, "%s", device->name);
+    table_size(table, STYLE_PLAIN, device->total_bytes);
+    table_size(table, STYLE_PLAIN, device->reserve_bytes);
+    table_size(table, STYLE_PLAIN, device->leased_bytes);
+    table_size(table, STYLE_PLAIN, device->cached_bytes);
+    table_size(table, STYLE_PLAIN, device->clean_bytes);
+    table_size(table, STYLE_PLAIN, device->releasing_bytes);
+    table_size(table, STYLE_ALARM, device->orphaned_bytes);
+    table_size(table, STYLE_WARNING, device->unaccounted_bytes);
+    table_size(table, STYLE_PLAIN, device->free_bytes);
+    table_cell(
+        table, device->healthy ? STYLE_GOOD : STYLE_ALARM, device->healthy ? "healthy" : "failed");
+}
+
+int view_status(const struct view *view, const Gmb__Status *status)
+{
+    _cleanup_(table_free_ptr) struct table *table =
+        table_new(device_headings, ARRAY_SIZE(device_headings));
+    _cleanup_free_ char *version = terminal_text(status->version);
+    char uptime[DURATION_TEXT_MAX];
+
+    if (version == NULL)
+        return -ENOMEM;
+    (void) fprintf(view->to, "gmbd %s, driver %s, up %s, configuration revision %" PRIu64 "\n",
+        version, status->driver, duration_format(uptime, status->uptime_ns), status->revision);
+    (void) fprintf(view->to, "%u tenants, %u clients, %u leases, %u requests waiting\n",
+        status->tenants, status->clients, status->leases, status->waiting);
+    (void) fprintf(view->to,
+        "%" PRIu64 " requests granted, %" PRIu64 " refused, %" PRIu64 " timed out\n\n",
+        status->granted_total, status->refused_total, status->timed_out_total);
+    for (size_t i = 0; table != NULL && i < status->n_devices; i++)
+        device_add(table, status->devices[i]);
+    return table_print(table, view->to, view->colour);
+}
+
+int view_changed(const struct view *view, const char *tenant, const Gmb__TenantChanged *changed)
+{
+    char over[SIZE_TEXT_MAX], text[UUID_TEXT_MAX];
+    struct uuid uuid;
+
+    (void) fprintf(
+        view->to, "tenant %s is at revision %" PRIu64 " now\n", tenant, changed->revision);
+    for (size_t i = 0; i < changed->n_devices; i++) {
+        const Gmb__TenantDevice *device = changed->devices[i];
+
+        if (device->overage_bytes == 0 ||
+            uuid_from_bytes(device->uuid.data, device->uuid.len, &uuid) < 0)
+            continue;
+        (void) fprintf(view->to,
+            "it has %s more than its MemoryMax on %s until it gives them back\n",
+            size_format(over, device->overage_bytes), uuid_format(text, &uuid));
+    }
+    return ferror(view->to) ? -EIO : 0;
+}
+
+int view_reloaded(const struct view *view, const Gmb__Reloaded *reloaded)
+{
+    (void) fprintf(view->to, "configuration read: revision %" PRIu64 ", %u tenants\n",
+        reloaded->revision, reloaded->tenants);
+    return ferror(view->to) ? -EIO : 0;
+}
