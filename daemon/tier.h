@@ -1,0 +1,88 @@
+/*
+ * The host tier of one device: where evicted pages lie.
+ *
+ * One memfd, owned by the broker so that the bytes outlive a mover, cut into slabs. A slab belongs
+ * to one space at a time (the pages of one arena) and is cut into slots of that space's size. The
+ * broker never maps it: a slot is an offset that a mover is told.
+ *
+ * What a tenant may hold is counted in whole slabs, so that small pages cannot pin more host memory
+ * than is charged. A space takes a slab with its first slot in it and gives it back with its last.
+ *
+ * A slot must stay allocated until no job that names it is unanswered: the mover writes to it.
+ *
+ * Not thread-safe; nothing here blocks, but tier_trim() for as long as the kernel frees pages.
+ */
+#pragma once
+
+#include "base/list.h"
+#include "base/macro.h"
+
+/* What a mover page-locks at once: one call for thousands of pages, and little enough to give. */
+#define TIER_SLAB_BYTES (UINT64_C(32) << 20)
+
+enum tier_outcome {
+    TIER_OK = 0,
+    TIER_FULL,     /* every slab of the device is taken: HostTier= */
+    TIER_HOST_MAX, /* the tenant's HostMax= */
+    TIER_OUTCOME_MAX
+};
+
+/* A tenant's account, embedded by whoever knows tenants; must outlive the spaces charged to it. */
+struct tier_account {
+    uint64_t max_bytes;     /* HostMax=; may change at any time, also below what is charged */
+    uint64_t charged_bytes; /* whole slabs */
+};
+
+struct tier_stats {
+    uint64_t total_bytes;
+    uint64_t slab_bytes;    /* of slabs that spaces hold */
+    uint64_t slot_bytes;    /* of allocated slots: the rest of the slabs is slack */
+    uint64_t slot_count;    /* allocated */
+    uint64_t touched_bytes; /* of slabs that may hold host memory: taken since the last trim */
+    uint64_t slab_peak_bytes;
+};
+
+struct tier;
+struct tier_space;
+
+/*
+ * `bytes` is rounded down to whole slabs of `slab_bytes` (a multiple of 4096; TIER_SLAB_BYTES but in
+ * tests); 0 is a tier that is always full. The memfd is sealed against any change of its size.
+ * -EINVAL, -ENOMEM, -errno of the kernel.
+ */
+int tier_new(uint64_t bytes, uint64_t slab_bytes, struct tier **ret) _must_check_;
+/* Every space must have been freed. Accepts NULL, returns NULL. */
+struct tier *tier_free(struct tier *tier);
+
+/* Borrowed. */
+int tier_fd(const struct tier *tier);
+uint64_t tier_bytes(const struct tier *tier);
+uint64_t tier_slab_bytes(const struct tier *tier);
+struct tier_stats tier_stats(const struct tier *tier);
+
+/*
+ * The slots of one arena, of `slot_bytes` each (a multiple of 16). -EINVAL for other sizes, -EFBIG
+ * when one doesn't fit in a slab, -ENOMEM. Takes no slab yet.
+ */
+int tier_space_new(struct tier *tier, struct tier_account *account, uint64_t slot_bytes,
+    struct tier_space **ret) _must_check_;
+/* Frees every slot and gives every slab back. Accepts NULL, returns NULL. */
+struct tier_space *tier_space_free(struct tier_space *space);
+
+/* An enum tier_outcome, with the slot's offset in the memfd; or -ENOMEM. O(1). */
+int tier_slot_alloc(struct tier_space *space, uint64_t *ret_offset) _must_check_;
+/* -EINVAL when `offset` is no allocated slot of this space. O(1). */
+int tier_slot_free(struct tier_space *space, uint64_t offset) _must_check_;
+
+/* Slots that tier_slot_alloc() would give from now on, if nobody else took a slab. */
+uint64_t tier_space_room(const struct tier_space *space);
+/* Allocated slots, and what the account is charged for this space. */
+uint64_t tier_space_slots(const struct tier_space *space);
+uint64_t tier_space_charged(const struct tier_space *space);
+
+/*
+ * Gives the host memory of up to `slabs` free slabs back to the kernel; how many they were, or
+ * -errno. Only while no mover runs: it page-locks slabs, and memory that is locked would go on being
+ * used by it behind the memfd's back.
+ */
+int tier_trim(struct tier *tier, uint32_t slabs) _must_check_;
