@@ -37,14 +37,14 @@ static int belady_new(uint32_t slots, struct eviction **ret)
     return 0;
 }
 
-static void belady_admit(struct eviction *belady, uint32_t slot,
-    const struct eviction_access *access, uint64_t now)
+static void belady_admit(
+    struct eviction *belady, uint32_t slot, const struct eviction_access *access, uint64_t now)
 {
     heap_push(&belady->heap, &belady->nodes[slot], UINT64_MAX - access->next_use);
 }
 
-static void belady_touch(struct eviction *belady, uint32_t slot,
-    const struct eviction_access *access, uint64_t now)
+static void belady_touch(
+    struct eviction *belady, uint32_t slot, const struct eviction_access *access, uint64_t now)
 {
     heap_remove(&belady->heap, &belady->nodes[slot]);
     belady_admit(belady, slot, access, now);

@@ -27,7 +27,7 @@
 #define WORDS ((STATES + 63) / 64)
 #define AGING_LISTS 64 /* lists looked at for pages that aged, at each access */
 
-_Static_assert(SEEN_KINDS * OUTPUT_KINDS * GROWTH_KINDS == GITTINS_CLASSES, "a class for each");
+_Static_assert(SEEN_KINDS *OUTPUT_KINDS *GROWTH_KINDS == GITTINS_CLASSES, "a class for each");
 
 enum growth { GROWTH_FIRST, GROWTH_FURTHER, GROWTH_SAME };
 
@@ -77,9 +77,8 @@ static int gittins_new(uint32_t slots, struct eviction **ret)
         return -ENOMEM;
     gittins->memories = calloc(keys, sizeof(*gittins->memories));
     gittins->pages = calloc(slots, sizeof(*gittins->pages));
-    if (key_table_init(&gittins->history, keys) < 0 ||
-        slot_links_new(&gittins->links, slots) < 0 || gittins->memories == NULL ||
-        gittins->pages == NULL) {
+    if (key_table_init(&gittins->history, keys) < 0 || slot_links_new(&gittins->links, slots) < 0 ||
+        gittins->memories == NULL || gittins->pages == NULL) {
         gittins_free(gittins);
         return -ENOMEM;
     }
@@ -100,7 +99,8 @@ static unsigned log2_floor(uint32_t value)
 static uint8_t memory_class(const struct memory *memory)
 {
     unsigned seen = MIN(memory->uses, (uint32_t) SEEN_KINDS) - 1;
-    unsigned output = memory->output_tokens == UINT32_MAX ? 31 : log2_floor(memory->output_tokens + 1);
+    unsigned output =
+        memory->output_tokens == UINT32_MAX ? 31 : log2_floor(memory->output_tokens + 1);
 
     output = MIN(output, OUTPUT_KINDS - 1u);
     return (uint8_t) ((seen * OUTPUT_KINDS + output) * GROWTH_KINDS + memory->growth);
@@ -181,8 +181,8 @@ static void pages_age(struct eviction *gittins, uint64_t now)
 }
 
 /* Books a use of `key`: ends one life, begins the next. */
-static uint8_t memory_use(struct eviction *gittins, const struct eviction_access *access,
-    uint64_t now)
+static uint8_t memory_use(
+    struct eviction *gittins, const struct eviction_access *access, uint64_t now)
 {
     struct gittins_model *model = &gittins->model;
     uint32_t entry = key_table_find(&gittins->history, access->key);
@@ -213,8 +213,8 @@ static uint8_t memory_use(struct eviction *gittins, const struct eviction_access
     return memory->class;
 }
 
-static void gittins_admit(struct eviction *gittins, uint32_t slot,
-    const struct eviction_access *access, uint64_t now)
+static void gittins_admit(
+    struct eviction *gittins, uint32_t slot, const struct eviction_access *access, uint64_t now)
 {
     struct page *page = &gittins->pages[slot];
 
@@ -225,8 +225,8 @@ static void gittins_admit(struct eviction *gittins, uint32_t slot,
     page_offer(gittins, slot, now, false);
 }
 
-static void gittins_touch(struct eviction *gittins, uint32_t slot,
-    const struct eviction_access *access, uint64_t now)
+static void gittins_touch(
+    struct eviction *gittins, uint32_t slot, const struct eviction_access *access, uint64_t now)
 {
     struct page *page = &gittins->pages[slot];
 
@@ -238,8 +238,8 @@ static void gittins_touch(struct eviction *gittins, uint32_t slot,
         page_offer(gittins, slot, now, false);
 }
 
-static void gittins_finish(struct eviction *gittins, uint32_t slot, uint32_t output_tokens,
-    uint64_t now)
+static void gittins_finish(
+    struct eviction *gittins, uint32_t slot, uint32_t output_tokens, uint64_t now)
 {
     struct page *page = &gittins->pages[slot];
     uint32_t entry = key_table_find(&gittins->history, page->key);

@@ -30,14 +30,14 @@ static int lru_new(uint32_t slots, struct eviction **ret)
     return 0;
 }
 
-static void lru_admit(struct eviction *lru, uint32_t slot, const struct eviction_access *access,
-    uint64_t now)
+static void lru_admit(
+    struct eviction *lru, uint32_t slot, const struct eviction_access *access, uint64_t now)
 {
     slot_list_push_tail(&lru->links, &lru->list, slot);
 }
 
-static void lru_touch(struct eviction *lru, uint32_t slot, const struct eviction_access *access,
-    uint64_t now)
+static void lru_touch(
+    struct eviction *lru, uint32_t slot, const struct eviction_access *access, uint64_t now)
 {
     slot_list_remove(&lru->links, &lru->list, slot);
     slot_list_push_tail(&lru->links, &lru->list, slot);

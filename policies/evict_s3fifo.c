@@ -1,7 +1,7 @@
 /*
  * S3-FIFO (Yang et al., SOSP 2023): a small queue of a tenth of the cache filters pages used once; those
- * used more than once go on to the main queue, where each use (up to 3) buys another round. Keys that
- * fell out of the small queue are remembered, as many as the main queue holds: when one comes back, it
+ * used again go on to the main queue, where each use (up to 3) buys another round. Keys that
+ * fell out of the small queue are remembered, as many as the cache has pages: when one comes back, it
  * goes to the main queue at once.
  */
 #include "policies/key_table.h"
@@ -45,8 +45,7 @@ static int s3fifo_new(uint32_t slots, struct eviction **ret)
     s3->in_small = calloc(slots, sizeof(*s3->in_small));
     s3->keys = calloc(slots, sizeof(*s3->keys));
     if (slot_links_new(&s3->links, slots) < 0 || s3->uses == NULL || s3->in_small == NULL ||
-        s3->keys == NULL ||
-        key_table_init(&s3->ghosts, MAX(slots - s3->small_target, 1u)) < 0) {
+        s3->keys == NULL || key_table_init(&s3->ghosts, slots) < 0) {
         s3fifo_free(s3);
         return -ENOMEM;
     }
@@ -56,8 +55,8 @@ static int s3fifo_new(uint32_t slots, struct eviction **ret)
     return 0;
 }
 
-static void s3fifo_admit(struct eviction *s3, uint32_t slot, const struct eviction_access *access,
-    uint64_t now)
+static void s3fifo_admit(
+    struct eviction *s3, uint32_t slot, const struct eviction_access *access, uint64_t now)
 {
     uint32_t ghost = key_table_find(&s3->ghosts, access->key);
 
@@ -69,8 +68,8 @@ static void s3fifo_admit(struct eviction *s3, uint32_t slot, const struct evicti
     slot_list_push_tail(&s3->links, s3->in_small[slot] ? &s3->small : &s3->main, slot);
 }
 
-static void s3fifo_touch(struct eviction *s3, uint32_t slot, const struct eviction_access *access,
-    uint64_t now)
+static void s3fifo_touch(
+    struct eviction *s3, uint32_t slot, const struct eviction_access *access, uint64_t now)
 {
     if (s3->uses[slot] < USES_MAX)
         s3->uses[slot]++;

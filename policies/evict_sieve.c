@@ -38,15 +38,15 @@ static int sieve_new(uint32_t slots, struct eviction **ret)
     return 0;
 }
 
-static void sieve_admit(struct eviction *sieve, uint32_t slot, const struct eviction_access *access,
-    uint64_t now)
+static void sieve_admit(
+    struct eviction *sieve, uint32_t slot, const struct eviction_access *access, uint64_t now)
 {
     sieve->visited[slot] = false;
     slot_list_push_tail(&sieve->links, &sieve->list, slot);
 }
 
-static void sieve_touch(struct eviction *sieve, uint32_t slot, const struct eviction_access *access,
-    uint64_t now)
+static void sieve_touch(
+    struct eviction *sieve, uint32_t slot, const struct eviction_access *access, uint64_t now)
 {
     sieve->visited[slot] = true;
 }

@@ -30,17 +30,19 @@ struct eviction;
 
 struct eviction_ops {
     const char *name;
+    /* Whole prefixes alone are cached, so victims are asked for when a request's pages have all been
+     * admitted, in slots beyond the cache's size; the others are asked before each page. */
     bool keeps_prefixes;
     /* Room for `slots` pages (1 … 2^31). -ENOMEM. */
     int (*new)(uint32_t slots, struct eviction **ret);
     /* Accepts NULL; returns NULL. */
     struct eviction *(*free)(struct eviction *policy);
     /* The page is cached from now on, in a slot that was free. */
-    void (*admit)(struct eviction *policy, uint32_t slot, const struct eviction_access *access,
-        uint64_t now);
+    void (*admit)(
+        struct eviction *policy, uint32_t slot, const struct eviction_access *access, uint64_t now);
     /* A cached page was used again. */
-    void (*touch)(struct eviction *policy, uint32_t slot, const struct eviction_access *access,
-        uint64_t now);
+    void (*touch)(
+        struct eviction *policy, uint32_t slot, const struct eviction_access *access, uint64_t now);
     /* The request that last used the cached page ended after `output_tokens`. May be NULL. */
     void (*finish)(struct eviction *policy, uint32_t slot, uint32_t output_tokens, uint64_t now);
     /* Names a cached page, which is free from then on; NONE when nothing is cached. The page that

@@ -1,7 +1,6 @@
 /* Hazards by class and age, and the index that follows from them. See gittins_model.h. */
 #include "policies/gittins_model.h"
 
-#include <math.h>
 #include <string.h>
 
 #define BIN_GROWTH 1.3
@@ -40,8 +39,8 @@ unsigned gittins_model_bin(const struct gittins_model *model, uint64_t age)
 }
 
 /* Lives of a class that reached each bin; one that ends or stands inside a bin was there for half. */
-static void lives_at_risk(const struct gittins_model *model, unsigned class,
-    double ret_risk[GITTINS_BINS])
+static void lives_at_risk(
+    const struct gittins_model *model, unsigned class, double ret_risk[GITTINS_BINS])
 {
     double beyond = 0;
 
@@ -66,7 +65,7 @@ static void class_worth(const struct gittins_model *model, const double hazard[G
             hit += now;
             held += (model->edges[bin + 1] - model->edges[bin]) * (alive - now / 2);
             alive -= now;
-            best = fmax(best, hit / held);
+            best = MAX(best, hit / held);
         }
         ret_worth[from] = best;
     }
@@ -114,8 +113,8 @@ void gittins_model_learn(struct gittins_model *model)
         for (unsigned bin = 0; bin < GITTINS_BINS; bin++) {
             double common = common_hits[bin] / (common_risk[bin] + 1);
 
-            hazard[bin] = fmin(HAZARD_MAX, (model->hits[class][bin] + PRIOR_LIVES * common) /
-                                               (risk[class][bin] + PRIOR_LIVES));
+            hazard[bin] = MIN(HAZARD_MAX, (model->hits[class][bin] + PRIOR_LIVES * common) /
+                                              (risk[class][bin] + PRIOR_LIVES));
         }
         class_worth(model, hazard, worth);
         for (unsigned bin = 0; bin < GITTINS_BINS; bin++) {

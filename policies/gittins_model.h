@@ -16,15 +16,16 @@
 #include "base/macro.h"
 
 #define GITTINS_CLASSES 81
-#define GITTINS_BINS 48 /* of age, each 1.3 times as wide as the one before: up to 10^6 time units */
+#define GITTINS_BINS                                                                               \
+    48 /* of age, each 1.3 times as wide as the one before: up to 10^6 time units */
 
 struct gittins_model {
-    double edges[GITTINS_BINS + 1];                    /* age where a bin starts */
-    double hits[GITTINS_CLASSES][GITTINS_BINS];        /* lives that ended in a use */
-    double cut[GITTINS_CLASSES][GITTINS_BINS];         /* lives that were cut off */
-    uint32_t going[GITTINS_CLASSES][GITTINS_BINS];     /* lives that go on: set before learning */
-    uint16_t rank[GITTINS_CLASSES][GITTINS_BINS];      /* by worth: 0 goes first */
-    uint16_t state[GITTINS_CLASSES * GITTINS_BINS];    /* by rank: class × GITTINS_BINS + bin */
+    double edges[GITTINS_BINS + 1];                 /* age where a bin starts */
+    double hits[GITTINS_CLASSES][GITTINS_BINS];     /* lives that ended in a use */
+    double cut[GITTINS_CLASSES][GITTINS_BINS];      /* lives that were cut off */
+    uint32_t going[GITTINS_CLASSES][GITTINS_BINS];  /* lives that go on: set before learning */
+    uint16_t rank[GITTINS_CLASSES][GITTINS_BINS];   /* by worth: 0 goes first */
+    uint16_t state[GITTINS_CLASSES * GITTINS_BINS]; /* by rank: class × GITTINS_BINS + bin */
 };
 
 void gittins_model_init(struct gittins_model *model);

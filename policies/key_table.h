@@ -11,9 +11,9 @@ struct key_table {
     uint32_t capacity;
     uint32_t fresh;    /* entries never used yet start here */
     uint32_t released; /* first of a chain of entries that were removed */
-    uint32_t mask;    /* buckets − 1 */
-    uint32_t *bucket; /* first entry of a hash chain */
-    uint32_t *chain;  /* next entry of it */
+    uint32_t mask;     /* buckets − 1 */
+    uint32_t *bucket;  /* first entry of a hash chain */
+    uint32_t *chain;   /* next entry of it */
     uint64_t *keys;
     struct slot_links links;
     struct slot_list order; /* oldest first */

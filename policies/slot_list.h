@@ -17,8 +17,8 @@ struct slot_list {
 
 #define SLOT_LIST_EMPTY ((struct slot_list){EVICTION_NONE, EVICTION_NONE, 0})
 
-static inline void slot_list_push_tail(struct slot_links *links, struct slot_list *list,
-    uint32_t slot)
+static inline void slot_list_push_tail(
+    struct slot_links *links, struct slot_list *list, uint32_t slot)
 {
     links->prev[slot] = list->tail;
     links->next[slot] = EVICTION_NONE;
@@ -30,8 +30,8 @@ static inline void slot_list_push_tail(struct slot_links *links, struct slot_lis
     list->count++;
 }
 
-static inline void slot_list_push_head(struct slot_links *links, struct slot_list *list,
-    uint32_t slot)
+static inline void slot_list_push_head(
+    struct slot_links *links, struct slot_list *list, uint32_t slot)
 {
     links->next[slot] = list->head;
     links->prev[slot] = EVICTION_NONE;
