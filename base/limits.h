@@ -24,6 +24,10 @@
 /* Frames read from one peer before others get their turn. */
 #define LIMIT_READ_BURST 16
 
+/* Pages in one PageWant and chunks in one ChunkRecall: what fits in a frame at 5 bytes each, with room. */
+#define LIMIT_WANT_PAGES 4096
+#define LIMIT_RECALL_CHUNKS 4096
+
 /* Requests of one client that wait for memory at once; a worker has tens in flight, not thousands.
  */
 #define LIMIT_REQUESTS_PER_CLIENT 1024

@@ -7,11 +7,23 @@
  *
  *   offset 0        struct arena_table_header   constant after creation
  *   chunk_offset    struct arena_table_chunk    × max_chunks
- *   free_offset     uint64_t                    × max_chunks × free_words: bit set = page is free
- *   count_offset    uint16_t                    × max_chunks: about how many bits are set there
+ *   free_offset     uint64_t                    × max_chunks × free_words: a token for each free page
+ *   count_offset    uint16_t                    × max_chunks: about how many tokens are there
  *   page_offset     struct arena_table_page     × max_chunks × pages_per_chunk
  *
- * All words are accessed by atomics, at least relaxed.
+ * All words are accessed by atomics, at least relaxed; those of tokens and of chunks' states are
+ * sequentially consistent.
+ *
+ * Tokens. Each FREE page has exactly one token: its bit in the free words is set, or a thread of the worker
+ * has just taken it and not yet allocated the page, or just freed the page and not yet put it there. A
+ * page in another state has none. The table starts with every page FREE and every token in its place,
+ * and tokens stay there while a chunk is closed, empty and filled again.
+ *
+ * Closing. A thread allocates only where the chunk is LIVE after it has taken a token; else it puts the
+ * token back. So whoever sets a chunk's state to CLOSED or RETURNING (from LIVE, by compare-and-swap) and
+ * then sees no page but EVICTED, LOST, and FREE ones with their token in place, knows that nothing is
+ * or will be allocated there: arena_table_chunk_vacant(). A token that is missing for the moment is
+ * looked for again later. Setting the state back to LIVE undoes it.
  */
 #pragma once
 
@@ -29,15 +41,18 @@ struct arena_table_header {
     uint64_t chunk_bytes;
     uint32_t pages_per_chunk;
     uint32_t max_chunks;
-    uint32_t free_words; /* 64-bit words of free bits for each chunk */
+    uint32_t free_words; /* for each chunk: whole cache lines, so that threads stay apart */
     uint32_t reserved;
     uint64_t chunk_offset, free_offset, count_offset, page_offset;
+    /* Not constant: pages that the broker has evicted and restored so far, for statistics alone. */
+    uint64_t evictions, restores;
 };
 
 enum arena_chunk_state {
-    ARENA_CHUNK_EMPTY = 0,  /* nothing behind this index */
-    ARENA_CHUNK_LIVE = 1,   /* mapped; its free bits may be taken. Set by the worker */
-    ARENA_CHUNK_CLOSED = 2, /* the broker holds every free bit. Set by the broker */
+    ARENA_CHUNK_EMPTY = 0,     /* nothing mapped behind this index. Set by the worker */
+    ARENA_CHUNK_LIVE = 1,      /* mapped; pages may be allocated. Set by the worker */
+    ARENA_CHUNK_CLOSED = 2,    /* the broker empties it. Set by the broker, from LIVE */
+    ARENA_CHUNK_RETURNING = 3, /* the worker gives it back. Set by the worker, from LIVE */
     ARENA_CHUNK_STATE_MAX
 };
 
@@ -104,9 +119,55 @@ static inline uint64_t arena_word_with_state(uint64_t word, enum arena_page_stat
     return (word & ~(uint64_t) ((1u << ARENA_STATE_BITS) - 1)) | state;
 }
 
+static inline uint64_t arena_word_make(
+    enum arena_page_state state, uint32_t pins, uint32_t refs, uint32_t generation)
+{
+    return (uint64_t) state | (uint64_t) pins << ARENA_PIN_SHIFT |
+           (uint64_t) refs << ARENA_REF_SHIFT | (uint64_t) generation << ARENA_GENERATION_SHIFT;
+}
+
 /*
  * Computes the header of a table for the given geometry: -EINVAL when page_bytes isn't a multiple of 16
  * or doesn't divide chunk_bytes, or a bound above is passed; -EOVERFLOW when sizes don't fit.
  */
 int arena_table_layout(uint64_t page_bytes, uint64_t chunk_bytes, uint32_t max_chunks,
     struct arena_table_header *ret) _must_check_;
+
+/* A mapped table: where its parts lie, and a private copy of what says so. */
+struct arena_table {
+    struct arena_table_header layout; /* its counters mean nothing */
+    struct arena_table_header *shared;
+    struct arena_table_chunk *chunks;
+    uint64_t *free;
+    uint16_t *counts;
+    struct arena_table_page *pages;
+    uint32_t page_count;
+};
+
+/*
+ * Writes a new table into `memory`: layout->table_bytes that are all zero and aligned for uint64_t.
+ * Every chunk is EMPTY, every page FREE.
+ */
+void arena_table_format(
+    void *memory, const struct arena_table_header *layout, struct arena_table *ret);
+
+/*
+ * Looks at a table that somebody else has made: -EINVAL unless it is exactly what arena_table_layout()
+ * says for its geometry and fits in `bytes`.
+ */
+int arena_table_open(void *memory, uint64_t bytes, struct arena_table *ret) _must_check_;
+
+enum arena_vacancy {
+    ARENA_VACANT = 0,
+    ARENA_VACANT_SOON = 1, /* but for tokens that are in some thread's hands: look again */
+    ARENA_OCCUPIED = 2,    /* a page is RESIDENT, EVICTING or RESTORING (or makes no sense) */
+    ARENA_VACANCY_MAX
+};
+
+/* What a chunk that is CLOSED or RETURNING holds; its state was set before, in this thread's order. */
+enum arena_vacancy arena_table_chunk_vacant(const struct arena_table *table, uint32_t chunk);
+
+static inline uint64_t *arena_table_free(const struct arena_table *table, uint32_t chunk)
+{
+    return table->free + (size_t) chunk * table->layout.free_words;
+}

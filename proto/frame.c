@@ -150,6 +150,8 @@ int frame_decode_reply(const uint8_t *bytes, size_t size, Gmb__ControlReply **re
 
 size_t frame_broker_fds(const Gmb__BrokerMessage *message)
 {
+    if (message->body_case == GMB__BROKER_MESSAGE__BODY_ARENA_CREATED)
+        return 2;
     return message->body_case == GMB__BROKER_MESSAGE__BODY_GRANT ? message->grant->n_chunks : 0;
 }
 

@@ -32,7 +32,10 @@ int frame_decode_broker(const uint8_t *bytes, size_t size, Gmb__BrokerMessage **
 int frame_decode_request(const uint8_t *bytes, size_t size, Gmb__ControlRequest **ret) _must_check_;
 int frame_decode_reply(const uint8_t *bytes, size_t size, Gmb__ControlReply **ret) _must_check_;
 
-/* Number of fds that must come with the message: the chunks of a Grant, else none. */
+/*
+ * Number of fds that must come with the message: the chunks of a Grant; page table and eventfd of an
+ * ArenaCreated; else none.
+ */
 size_t frame_broker_fds(const Gmb__BrokerMessage *message);
 
 /* Accepts NULL. Any of the four envelopes (cast to its base). */

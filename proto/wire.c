@@ -45,10 +45,21 @@ static size_t repeat_bound(const ProtobufCFieldDescriptor *field)
     if (strcmp(field->name, "devices") == 0)
         return LIMIT_DEVICES;
     if (strcmp(field->name, "chunks") == 0)
-        return LIMIT_FRAME_FDS;
+        return field->type == PROTOBUF_C_TYPE_MESSAGE ? LIMIT_FRAME_FDS : LIMIT_RECALL_CHUNKS;
+    if (strcmp(field->name, "pages") == 0)
+        return LIMIT_WANT_PAGES;
     if (strcmp(field->name, "assignments") == 0)
         return ASSIGNMENTS_MAX;
     return PAGE_MAX;
+}
+
+/* How often a field may stand in its message: a run of numbers is bounded as a whole. */
+static size_t runs_bound(const ProtobufCFieldDescriptor *field)
+{
+    bool packed =
+        field->label == PROTOBUF_C_LABEL_REPEATED && field->type == PROTOBUF_C_TYPE_UINT32;
+
+    return packed ? 1 : repeat_bound(field);
 }
 
 static bool varint_read(struct wire *wire, uint64_t *ret)
@@ -126,6 +137,22 @@ static bool text_valid(const uint8_t *text, size_t size)
 static int message_check(
     const ProtobufCMessageDescriptor *descriptor, struct wire wire, unsigned depth);
 
+/* Numbers sent as one run of varints, as proto3 sends repeated ones. */
+static int packed_check(const ProtobufCFieldDescriptor *field, const uint8_t *payload, size_t size)
+{
+    struct wire wire = {.at = payload, .end = payload + size};
+    size_t count = 0;
+    uint64_t value;
+
+    if (field->label != PROTOBUF_C_LABEL_REPEATED)
+        return -EBADMSG;
+    while (wire.at < wire.end) {
+        if (!varint_read(&wire, &value) || value > UINT32_MAX || ++count > repeat_bound(field))
+            return -EBADMSG;
+    }
+    return 0;
+}
+
 static int payload_check(
     const ProtobufCFieldDescriptor *field, const uint8_t *payload, size_t size, unsigned depth)
 {
@@ -137,6 +164,8 @@ static int payload_check(
     case PROTOBUF_C_TYPE_MESSAGE:
         return message_check(
             field->descriptor, (struct wire){.at = payload, .end = payload + size}, depth + 1);
+    case PROTOBUF_C_TYPE_UINT32:
+        return packed_check(field, payload, size);
     default: /* the library's enum, not ours: a number sent as a run of bytes */
         return -EBADMSG;
     }
@@ -189,7 +218,7 @@ static int message_check(
             return -EBADMSG;
         field = protobuf_c_message_descriptor_get_field(descriptor, (unsigned) (tag >> 3));
         if (field != NULL) {
-            if (++seen[field - descriptor->fields] > repeat_bound(field))
+            if (++seen[field - descriptor->fields] > runs_bound(field))
                 return -EBADMSG;
             if ((field->flags & PROTOBUF_C_FIELD_FLAG_ONEOF) != 0 && ++members > 1)
                 return -EBADMSG;
