@@ -17,10 +17,16 @@
  * Rules for kernels: device addresses travel as uint64_t; a thread works on its own elements and
  * joins the others by atomics alone (no shared memory, no barrier: the CPU runs threads in turn);
  * no call outside this folder, no lock, no allocation (a fault leaves the kernel by a jump).
+ *
+ * The GPU's compiler is clang or nvcc; what differs between the two stands here and nowhere else.
  */
 #pragma once
 
 #include <stdint.h>
+
+#if defined(__CUDA_ARCH__) || defined(__CUDACC__)
+#define KERNEL_GPU
+#endif
 
 /* Where one thread stands in its launch. Counts are >= 1; `id` < `count` in each dimension. */
 struct kernel_dim {
@@ -36,13 +42,34 @@ struct kernel_index {
     struct kernel_dim thread_id; /* this thread in its block */
 };
 
-/* Two words that are loaded and stored by one 16-byte access; the address is 16-byte aligned. */
-typedef uint64_t kernel_pair __attribute__((vector_size(16)));
-
-#ifdef __CUDA_ARCH__
-#define KERNEL_FUNCTION static inline __attribute__((device, always_inline))
+#ifndef KERNEL_GPU
+#define KERNEL_FUNCTION static inline __attribute__((always_inline))
+#elif defined(__NVCC__)
+#define KERNEL_FUNCTION static __device__ __forceinline__
 #else
-#define KERNEL_FUNCTION static inline
+#define KERNEL_FUNCTION static inline __attribute__((device, always_inline))
+#endif
+
+/* Two words that are loaded and stored by one 16-byte access; the address is 16-byte aligned. */
+#ifdef __NVCC__ /* knows no vector types */
+struct __align__(16) kernel_pair
+{
+    uint64_t words[2];
+    __device__ __forceinline__ uint64_t operator[](int i) const
+    {
+        return words[i];
+    }
+};
+#else
+typedef uint64_t kernel_pair __attribute__((vector_size(16)));
+#endif
+
+/* Before a loop over the elements of a local array: unrolled on the GPU, where an array that is
+ * indexed at run time lies in memory. The CPU's compiler makes vector instructions of the loop. */
+#ifdef KERNEL_GPU
+#define KERNEL_UNROLL _Pragma("unroll")
+#else
+#define KERNEL_UNROLL
 #endif
 
 #define KERNEL_PTR(type, address) ((type *) (uintptr_t) (address))
@@ -72,10 +99,69 @@ KERNEL_FUNCTION uint64_t kernel_rank(const struct kernel_index *index)
 /* Relaxed atomic addition in device memory. */
 KERNEL_FUNCTION void kernel_atomic_add(uint64_t *at, uint64_t value)
 {
+#ifdef __NVCC__
+    (void) atomicAdd((unsigned long long *) at, (unsigned long long) value);
+#else
     (void) __atomic_fetch_add(at, value, __ATOMIC_RELAXED);
+#endif
 }
 
-#ifdef __CUDA_ARCH__
+/* A float and its bits. */
+KERNEL_FUNCTION uint32_t kernel_bits(float value)
+{
+    union {
+        float value;
+        uint32_t bits;
+    } both = {value};
+
+    return both.bits;
+}
+
+KERNEL_FUNCTION float kernel_float(uint32_t bits)
+{
+    union {
+        uint32_t bits;
+        float value;
+    } both = {bits};
+
+    return both.value;
+}
+
+/*
+ * Work in two steps, where elements come in units that a block works on together:
+ *
+ *     KERNEL_UNITS (unit, index, units)
+ *         KERNEL_LANES (i, index, elements)
+ *
+ * On the GPU the blocks share the units and the threads of a block the elements of a unit,
+ * neighbours side by side. On the CPU the first thread of a block does all of the block's share
+ * and the others nothing. Either way thread `lane` of `lanes` that work on a unit visits elements
+ * lane, lane + lanes, …
+ */
+#define KERNEL_UNITS(unit, index, count)                                                           \
+    for (uint64_t unit = kernel_unit_first((index), (count)); unit < (count);                      \
+         unit += kernel_volume(&(index)->grid))
+
+#define KERNEL_LANES(i, index, count)                                                              \
+    for (uint64_t i = kernel_lane(index); i < (count); i += kernel_lanes(index))
+
+#ifdef KERNEL_GPU
+
+KERNEL_FUNCTION uint64_t kernel_unit_first(const struct kernel_index *index, uint64_t count)
+{
+    (void) count;
+    return kernel_place(&index->grid, &index->block_id);
+}
+
+KERNEL_FUNCTION uint64_t kernel_lane(const struct kernel_index *index)
+{
+    return kernel_place(&index->block, &index->thread_id);
+}
+
+KERNEL_FUNCTION uint64_t kernel_lanes(const struct kernel_index *index)
+{
+    return kernel_volume(&index->block);
+}
 
 /* Neighbouring threads take neighbouring elements, so that a warp's accesses join. */
 #define KERNEL_FOR(i, index, count)                                                                \
@@ -86,6 +172,12 @@ KERNEL_FUNCTION struct kernel_index kernel_index_read(void)
 {
     struct kernel_index index;
 
+#ifdef __NVCC__
+    index.grid = {gridDim.x, gridDim.y, gridDim.z};
+    index.block = {blockDim.x, blockDim.y, blockDim.z};
+    index.block_id = {blockIdx.x, blockIdx.y, blockIdx.z};
+    index.thread_id = {threadIdx.x, threadIdx.y, threadIdx.z};
+#else
     index.grid.x = __nvvm_read_ptx_sreg_nctaid_x();
     index.grid.y = __nvvm_read_ptx_sreg_nctaid_y();
     index.grid.z = __nvvm_read_ptx_sreg_nctaid_z();
@@ -98,6 +190,7 @@ KERNEL_FUNCTION struct kernel_index kernel_index_read(void)
     index.thread_id.x = __nvvm_read_ptx_sreg_tid_x();
     index.thread_id.y = __nvvm_read_ptx_sreg_tid_y();
     index.thread_id.z = __nvvm_read_ptx_sreg_tid_z();
+#endif
     return index;
 }
 
@@ -114,6 +207,26 @@ KERNEL_FUNCTION struct kernel_index kernel_index_read(void)
         const struct kernel_index *index, const struct name##_args *args)
 
 #else
+
+KERNEL_FUNCTION uint64_t kernel_unit_first(const struct kernel_index *index, uint64_t count)
+{
+    const struct kernel_dim *thread = &index->thread_id;
+
+    return (thread->x | thread->y | thread->z) == 0 ? kernel_place(&index->grid, &index->block_id)
+                                                    : count;
+}
+
+KERNEL_FUNCTION uint64_t kernel_lane(const struct kernel_index *index)
+{
+    (void) index;
+    return 0;
+}
+
+KERNEL_FUNCTION uint64_t kernel_lanes(const struct kernel_index *index)
+{
+    (void) index;
+    return 1;
+}
 
 /* Each thread takes one run of neighbouring elements: what a cache likes. Together the threads
  * visit exactly the elements that they visit on the GPU. */

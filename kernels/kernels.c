@@ -1,7 +1,9 @@
 /* The CPU's side: a table from names to compiled kernels, and the loop that stands for a GPU. */
 #include "kernels/kernels.h"
 
+#include "kernels/pages.h"
 #include "kernels/pattern.h"
+#include "kernels/quantize.h"
 
 #include <string.h>
 
@@ -11,11 +13,21 @@
     }
 #define KERNEL_DECLARE(kernel) void kernel_##kernel(const struct kernel_index *, const void *)
 
+KERNEL_DECLARE(page_checksum);
+KERNEL_DECLARE(page_copy);
+KERNEL_DECLARE(page_dequantize);
+KERNEL_DECLARE(page_quantize);
+KERNEL_DECLARE(page_scrub);
 KERNEL_DECLARE(pattern_check);
 KERNEL_DECLARE(pattern_fill);
 KERNEL_DECLARE(pattern_foreign);
 
 static const struct kernel_info kernels[] = {
+    KERNEL_ENTRY(page_checksum),
+    KERNEL_ENTRY(page_copy),
+    KERNEL_ENTRY(page_dequantize),
+    KERNEL_ENTRY(page_quantize),
+    KERNEL_ENTRY(page_scrub),
     KERNEL_ENTRY(pattern_check),
     KERNEL_ENTRY(pattern_fill),
     KERNEL_ENTRY(pattern_foreign),
