@@ -148,11 +148,56 @@ int frame_decode_reply(const uint8_t *bytes, size_t size, Gmb__ControlReply **re
     return 0;
 }
 
+static bool mover_valid(const Gmb__MoverMessage *message)
+{
+    switch (message->body_case) {
+    case GMB__MOVER_MESSAGE__BODY_HELLO:
+        return message->hello->device.len != 0;
+    case GMB__MOVER_MESSAGE__BODY_JOB:
+        return message->job->id != 0;
+    case GMB__MOVER_MESSAGE__BODY_DONE:
+        return message->done->id != 0;
+    case GMB__MOVER_MESSAGE__BODY_READY:
+        return true;
+    case GMB__MOVER_MESSAGE__BODY__NOT_SET:
+    case _GMB__MOVER_MESSAGE__BODY__CASE_IS_INT_SIZE:
+        break;
+    }
+    return false;
+}
+
+int frame_decode_mover(const uint8_t *bytes, size_t size, Gmb__MoverMessage **ret)
+{
+    ProtobufCMessage *base;
+    int r;
+
+    r = message_decode(&gmb__mover_message__descriptor, bytes, size, &base);
+    if (r < 0)
+        return r;
+    if (!mover_valid((Gmb__MoverMessage *) base))
+        return message_refuse(base);
+    *ret = (Gmb__MoverMessage *) base;
+    return 0;
+}
+
 size_t frame_broker_fds(const Gmb__BrokerMessage *message)
 {
     if (message->body_case == GMB__BROKER_MESSAGE__BODY_ARENA_CREATED)
         return 2;
     return message->body_case == GMB__BROKER_MESSAGE__BODY_GRANT ? message->grant->n_chunks : 0;
+}
+
+size_t frame_mover_fds(const Gmb__MoverMessage *message)
+{
+    size_t count = 0;
+
+    if (message->body_case == GMB__MOVER_MESSAGE__BODY_HELLO)
+        return 1;
+    if (message->body_case != GMB__MOVER_MESSAGE__BODY_JOB)
+        return 0;
+    for (size_t i = 0; i < message->job->n_chunks; i++)
+        count += message->job->chunks[i]->with_fd ? 1 : 0;
+    return count;
 }
 
 void frame_message_free(ProtobufCMessage *message)

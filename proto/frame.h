@@ -13,6 +13,7 @@
 #include "base/limits.h"
 #include "base/macro.h"
 #include "proto/gmb.pb-c.h"
+#include "proto/mover.pb-c.h"
 
 struct frame {
     size_t size;
@@ -31,12 +32,15 @@ int frame_decode_client(const uint8_t *bytes, size_t size, Gmb__ClientMessage **
 int frame_decode_broker(const uint8_t *bytes, size_t size, Gmb__BrokerMessage **ret) _must_check_;
 int frame_decode_request(const uint8_t *bytes, size_t size, Gmb__ControlRequest **ret) _must_check_;
 int frame_decode_reply(const uint8_t *bytes, size_t size, Gmb__ControlReply **ret) _must_check_;
+int frame_decode_mover(const uint8_t *bytes, size_t size, Gmb__MoverMessage **ret) _must_check_;
 
 /*
  * Number of fds that must come with the message: the chunks of a Grant; page table and eventfd of an
  * ArenaCreated; else none.
  */
 size_t frame_broker_fds(const Gmb__BrokerMessage *message);
+/* The same: the tier of a MoverHello, the chunks of a MoverJob that bring one, else none. */
+size_t frame_mover_fds(const Gmb__MoverMessage *message);
 
-/* Accepts NULL. Any of the four envelopes (cast to its base). */
+/* Accepts NULL. Any of the envelopes (cast to its base). */
 void frame_message_free(ProtobufCMessage *message);

@@ -56,8 +56,8 @@ static size_t repeat_bound(const ProtobufCFieldDescriptor *field)
 /* How often a field may stand in its message: a run of numbers is bounded as a whole. */
 static size_t runs_bound(const ProtobufCFieldDescriptor *field)
 {
-    bool packed =
-        field->label == PROTOBUF_C_LABEL_REPEATED && field->type == PROTOBUF_C_TYPE_UINT32;
+    bool packed = field->label == PROTOBUF_C_LABEL_REPEATED &&
+                  (field->type == PROTOBUF_C_TYPE_UINT32 || field->type == PROTOBUF_C_TYPE_FIXED64);
 
     return packed ? 1 : repeat_bound(field);
 }
@@ -137,7 +137,7 @@ static bool text_valid(const uint8_t *text, size_t size)
 static int message_check(
     const ProtobufCMessageDescriptor *descriptor, struct wire wire, unsigned depth);
 
-/* Numbers sent as one run of varints, as proto3 sends repeated ones. */
+/* Numbers sent as one run, as proto3 sends repeated ones. */
 static int packed_check(const ProtobufCFieldDescriptor *field, const uint8_t *payload, size_t size)
 {
     struct wire wire = {.at = payload, .end = payload + size};
@@ -146,6 +146,8 @@ static int packed_check(const ProtobufCFieldDescriptor *field, const uint8_t *pa
 
     if (field->label != PROTOBUF_C_LABEL_REPEATED)
         return -EBADMSG;
+    if (field->type == PROTOBUF_C_TYPE_FIXED64)
+        return size % 8 == 0 && size / 8 <= repeat_bound(field) ? 0 : -EBADMSG;
     while (wire.at < wire.end) {
         if (!varint_read(&wire, &value) || value > UINT32_MAX || ++count > repeat_bound(field))
             return -EBADMSG;
@@ -165,6 +167,7 @@ static int payload_check(
         return message_check(
             field->descriptor, (struct wire){.at = payload, .end = payload + size}, depth + 1);
     case PROTOBUF_C_TYPE_UINT32:
+    case PROTOBUF_C_TYPE_FIXED64:
         return packed_check(field, payload, size);
     default: /* the library's enum, not ours: a number sent as a run of bytes */
         return -EBADMSG;
