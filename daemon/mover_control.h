@@ -7,8 +7,8 @@
  * mover died is suspect: it is sent alone, and after MOVER_ATTEMPTS deaths it fails instead.
  *
  * All of it belongs to the loop's thread and never blocks, but mover_control_free(). The functions
- * of `struct mover_handler` are called from the loop alone, never from within a call made here; they
- * may call anything here but mover_control_free().
+ * of `struct mover_handler` are called from the loop alone, never from within a call made here;
+ * they may call anything here but mover_control_free().
  */
 #pragma once
 
@@ -134,8 +134,8 @@ int mover_control_new(struct event_base *base, const struct clock *clock, struct
     const struct mover_handler *handler, struct mover_control **ret) _must_check_;
 /*
  * Ends the mover (kills it if it doesn't end by itself within a second) and waits for it. Calls
- * job_done() with -ECANCELED for every job left and chunk_forgotten() for every chunk that was to be
- * forgotten. Accepts NULL, returns NULL.
+ * job_done() with -ECANCELED for every job left and chunk_forgotten() for every chunk that was to
+ * be forgotten. Accepts NULL, returns NULL.
  */
 struct mover_control *mover_control_free(struct mover_control *control);
 

@@ -46,8 +46,8 @@ struct tier;
 struct tier_space;
 
 /*
- * `bytes` is rounded down to whole slabs of `slab_bytes` (a multiple of 4096; TIER_SLAB_BYTES but in
- * tests); 0 is a tier that is always full. The memfd is sealed against any change of its size.
+ * `bytes` is rounded down to whole slabs of `slab_bytes`, a multiple of 4096 (TIER_SLAB_BYTES but
+ * in tests); 0 is a tier that is always full. The memfd is sealed against any change of its size.
  * -EINVAL, -ENOMEM, -errno of the kernel.
  */
 int tier_new(uint64_t bytes, uint64_t slab_bytes, struct tier **ret) _must_check_;
@@ -82,7 +82,7 @@ uint64_t tier_space_charged(const struct tier_space *space);
 
 /*
  * Gives the host memory of up to `slabs` free slabs back to the kernel; how many they were, or
- * -errno. Only while no mover runs: it page-locks slabs, and memory that is locked would go on being
- * used by it behind the memfd's back.
+ * -errno. Only while no mover runs: it page-locks slabs, and memory that is locked would go on
+ * being used by it behind the memfd's back.
  */
 int tier_trim(struct tier *tier, uint32_t slabs) _must_check_;
