@@ -3,6 +3,7 @@
 # in C and C++ that run against a broker on a simulated GPU.
 #
 # embed.sh header SOURCE_ROOT            gmb.h is clean C99 to C17 and C++11 to C++20
+# embed.sh docs SOURCE_ROOT              the program in docs/libgmb.md is the one that is tested
 # embed.sh exports SOURCE_ROOT LIBGMB    what the library exports is what the header declares
 # embed.sh programs SOURCE_ROOT LIBGMB PKGCONFIG_DIR GMBD
 set -euo pipefail
@@ -35,6 +36,11 @@ header() {
     else
         echo "no C++ compiler: only C was tried"
     fi
+}
+
+docs() {
+    # shellcheck disable=SC2016 # backquotes of Markdown
+    sed -n '/^```c$/,/^```$/{/^```/!p}' "$root/docs/libgmb.md" | diff "$root/examples/worker.c" -
 }
 
 exports() {
