@@ -1,6 +1,7 @@
 /*
  * The directories lie in $TMPDIR; where that is not set, in /tmp, and the memory of the device in
  * /dev/shm if it has room, since a simulated GPU on a disk would measure the disk.
+ */
 #include "client/replay/broker.h"
 
 #include <errno.h>
