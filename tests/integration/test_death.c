@@ -1,5 +1,7 @@
-/* Processes that die, stop or leave things behind. Death is the pidfd's; bytes come back when nobody
- * holds them any more. */
+/*
+ * Processes that die, stop or leave things behind. Death is the pidfd's; bytes come back when
+ * nobody holds them any more.
+ */
 #include <signal.h>
 #include <string.h>
 #include <sys/socket.h>
