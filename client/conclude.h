@@ -11,8 +11,8 @@ struct conclusion {
 /*
  * Concludes an answered request, which is gone afterwards. On success its chunks are accessible. On
  * failure, and when nobody waits any more, what was mapped is unmapped and, where the broker had
- * granted it, given back. Blocks for driver calls, never on the broker. Called without `lock` by the
- * request's owner.
+ * granted it, given back. Blocks for driver calls, never on the broker. Called without `lock` by
+ * the request's owner.
  */
 void request_conclude_consume(
     struct gmb_session *session, struct request *request, struct conclusion *ret);

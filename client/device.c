@@ -1,10 +1,10 @@
 /*
- * Devices are joined by UUID: ordinals depend on CUDA_VISIBLE_DEVICES in each process. One that this
- * process can't see stays in the table, so that the error can say so.
+ * Devices are joined by UUID: ordinals depend on CUDA_VISIBLE_DEVICES in each process. One that
+ * this process can't see stays in the table, so that the error can say so.
  *
  * The primary context of a device is retained with the first lease there and kept until the session
- * ends: it is the one that the CUDA runtime uses too, so that a program with a GPU pays nothing, and
- * a program that takes no lease pays nothing either. It is never made current.
+ * ends: it is the one that the CUDA runtime uses too, so that a program with a GPU pays nothing,
+ * and a program that takes no lease pays nothing either. It is never made current.
  */
 #include "client/device.h"
 

@@ -1,7 +1,7 @@
 /*
- * Giving memory back. The order keeps the ledger true: the device finishes, the chunks are unmapped,
- * and only then the broker hears that they are free. What the driver doesn't unmap is never said to
- * be free; it stays charged until the process ends.
+ * Giving memory back. The order keeps the ledger true: the device finishes, the chunks are
+ * unmapped, and only then the broker hears that they are free. What the driver doesn't unmap is
+ * never said to be free; it stays charged until the process ends.
  */
 #include "base/clock.h"
 #include "client/fork.h"

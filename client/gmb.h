@@ -21,9 +21,9 @@
  * Deadlines
  *     The broker keeps a request's deadline. A broker that is stopped or overloaded can't: then a
  *     blocking call gives up the session's timeout after its deadline (and 1 ms later for each
- *     granule that it asked for, which may have to be created), with GMB_E_TIMED_OUT; memory that is
- *     granted all the same goes back by itself. Asynchronous requests have no such limit: there is
- *     gmb_cancel().
+ *     granule that it asked for, which may have to be created), with GMB_E_TIMED_OUT; memory that
+ *     is granted all the same goes back by itself. Asynchronous requests have no such limit: there
+ *     is gmb_cancel().
  *
  * Contexts
  *     The first lease on a device retains its primary context, which the CUDA runtime uses too,
@@ -96,16 +96,16 @@ struct gmb_options {
     uint64_t timeout_ns; /* for greeting, and for answers beyond their deadline; 0: 10 s */
 };
 
-/* Connects and greets. Blocks up to the timeout, and for the loading of the driver. `options` may be
- * NULL and isn't kept. GMB_E_DISCONNECTED where nobody listens, DENIED, UNSUPPORTED (its version, or
- * another driver than the options want), EXHAUSTED (ClientsMax), TIMED_OUT, GPU (the driver named by
- * the broker can't be loaded), INVALID, PROTOCOL, INTERNAL. */
+/* Connects and greets. Blocks up to the timeout, and for the loading of the driver. `options` may
+ * be NULL and isn't kept. GMB_E_DISCONNECTED where nobody listens, DENIED, UNSUPPORTED (its
+ * version, or another driver than the options want), EXHAUSTED (ClientsMax), TIMED_OUT, GPU (the
+ * driver named by the broker can't be loaded), INVALID, PROTOCOL, INTERNAL. */
 int gmb_connect(const struct gmb_options *options, gmb_session **ret_session);
 
-/* Cancels what waits (the callbacks run here, with GMB_E_CANCELLED), gives back every lease (waiting
- * for the device to finish with them, as gmb_lease_release() does), closes the connection, and frees
- * the session; the leases' handles are gone with it. Blocks for the broker's answers, the session's
- * timeout at most. Accepts NULL. No other thread may be inside a call on the session. */
+/* Cancels what waits (the callbacks run here, with GMB_E_CANCELLED), gives back every lease
+ * (waiting for the device to finish with them, as gmb_lease_release() does), closes the connection,
+ * and frees the session; the leases' handles are gone with it. Blocks for the broker's answers, the
+ * session's timeout at most. Accepts NULL. No other thread may be inside a call on the session. */
 void gmb_disconnect(gmb_session *session);
 
 /* Name of the tenant that the broker counts this process under. Owned by the session. */
@@ -114,9 +114,9 @@ const char *gmb_tenant(const gmb_session *session);
 /* The driver that the leased memory belongs to: "cuda" or "sim". Owned by the library. */
 const char *gmb_driver(const gmb_session *session);
 
-/* A function of that driver under its exported name, such as "cuMemcpyHtoD_v2": a program that calls
- * the driver through this runs on the simulated one as on the real one, without being linked with
- * either. NULL where the driver has none of that name. */
+/* A function of that driver under its exported name, such as "cuMemcpyHtoD_v2": a program that
+ * calls the driver through this runs on the simulated one as on the real one, without being linked
+ * with either. NULL where the driver has none of that name. */
 void *gmb_driver_symbol(const gmb_session *session, const char *name);
 
 struct gmb_device_info {
@@ -176,8 +176,8 @@ int gmb_lease_grow(gmb_lease *lease, uint64_t bytes, uint64_t wait_ns);
 int gmb_lease_shrink(gmb_lease *lease, uint64_t bytes);
 
 /* Gives back everything, as shrink does, and frees the handle, on failure too (the process's death
- * then settles it with the broker); but not where the call is refused: INVALID, since another one is
- * at work on the lease, and FORKED. Accepts NULL. */
+ * then settles it with the broker); but not where the call is refused: INVALID, since another one
+ * is at work on the lease, and FORKED. Accepts NULL. */
 int gmb_lease_release(gmb_lease *lease);
 
 /* ---------------------------------------------------------------- arenas of KV pages */

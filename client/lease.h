@@ -3,7 +3,7 @@
 
 #include "client/session.h"
 
-/* In the session's list from birth; has nothing until it is granted. INTERNAL without host memory. */
+/* In the session's list from birth, empty until it is granted. INTERNAL without host memory. */
 int lease_make(struct gmb_session *session, struct device *device, uint64_t wanted_bytes,
     struct gmb_lease **ret, struct outcome *outcome);
 /* Frees the object, with its farewell. Touches neither driver nor broker. Takes `lock`. NULL is
@@ -26,7 +26,7 @@ int lease_empty(struct gmb_lease *lease, uint32_t keep, bool last, struct outcom
 /* Gives the addresses back, if there are any. */
 void lease_range_free(struct gmb_lease *lease);
 
-/* Empties the lease, tells the broker without waiting for its answer, and frees it. Without `lock`. */
+/* Empties the lease, tells the broker, awaits no answer, and frees it. Without `lock`. */
 void lease_drop_consume(struct gmb_lease *lease);
 
 /* Sends the farewell of an emptied lease, which then no longer has one. `lock` is held. */

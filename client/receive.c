@@ -1,6 +1,7 @@
 /*
- * One frame after the other: decode, find the request, apply. The broker is trusted with memory, not
- * with this process's life: whatever it sends is checked, and what makes no sense ends the session.
+ * One frame after the other: decode, find the request, apply. The broker is trusted with memory,
+ * not with this process's life: whatever it sends is checked, and what makes no sense ends the
+ * session.
  */
 #include "client/receive.h"
 

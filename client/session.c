@@ -1,5 +1,6 @@
 /*
- * A session is built in the order of its fields and torn down from any point of it by one destructor.
+ * A session is built in the order of its fields and torn down from any point of it by one
+ * destructor.
  *
  * Leaving politely comes before that: the broker keeps what a closed connection had until the
  * process ends, since it may still be mapped. So disconnecting withdraws what waits, takes in what

@@ -5,9 +5,9 @@
  * driver call, a wait or a callback.
  *
  * Reading is a seat, not a thread: whoever needs an answer and finds the seat free sits down, polls
- * the socket and takes in whatever comes, for everybody; the others wait on `changed`. Only the seat
- * maps the chunks of grants and only the seat ends the connection, so that no other thread can pull
- * the socket or a half-mapped lease from under it.
+ * the socket and takes in whatever comes, for everybody; the others wait on `changed`. Only the
+ * seat maps the chunks of grants and only the seat ends the connection, so that no other thread can
+ * pull the socket or a half-mapped lease from under it.
  *
  * A request is sent, then answered (by the seat), then concluded by its owner: the thread that
  * blocks on it, whoever dispatches, or, when nobody waits any more, the seat itself. Concluding

@@ -1,7 +1,7 @@
 /*
- * Leader and followers. One thread at a time leads: it polls the socket without the lock, then takes
- * in what has come. The others sleep on the condition. Leaving the seat wakes everybody: those whose
- * answer came go on, and one of the others leads.
+ * Leader and followers. One thread at a time leads: it polls the socket without the lock, then
+ * takes in what has come. The others sleep on the condition. Leaving the seat wakes everybody:
+ * those whose answer came go on, and one of the others leads.
  *
  * A wake-up that comes while nobody leads isn't lost: the eventfd stays readable until a leader has
  * read it.

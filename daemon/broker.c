@@ -1,7 +1,7 @@
 /*
- * Events go in one at a time, actions are carried out in order, and no action leads to another event
- * before the list is through: a session that breaks meanwhile is doomed, and ended when the step is
- * over. The timer is set once for each round of the loop.
+ * Events go in one at a time, actions are carried out in order, and no action leads to another
+ * event before the list is through: a session that breaks meanwhile is doomed, and ended when the
+ * step is over. The timer is set once for each round of the loop.
  */
 #include "daemon/broker.h"
 

@@ -1,8 +1,8 @@
 /*
  * inih finds keys and values; sections are found here, line by line, before inih sees them: it cuts
  * section names at 50 characters, says nothing of empty sections and joins indented lines to the
- * value before. So each header is replaced by a short stand-in, indentation is dropped, and the line
- * that inih is at is always known.
+ * value before. So each header is replaced by a short stand-in, indentation is dropped, and the
+ * line that inih is at is always known.
  */
 #include "daemon/config_parse.h"
 
@@ -293,7 +293,7 @@ static char *on_read(char *buffer, int room, void *stream)
     if (buffer[0] == '[') {
         char *end = strchr(buffer, ']');
 
-        if (end == NULL || (end[1] != '\0' && strchr(";# \t", end[1]) == NULL)) {
+        if (end == NULL || strchr(";#", end[1 + strspn(end + 1, " \t")]) == NULL) {
             reading_fail(reading, "the section header has no ] at its end");
             return NULL;
         }

@@ -1,6 +1,6 @@
 /*
- * Whose a path is, a lock file beside it says: the lock goes with its holder's death, so a lock that
- * can be taken means that the socket file is nobody's. The file itself stays: unlinking a lock file
+ * Whose a path is, a lock file beside it says: the lock goes with its holder's death, so a lock
+ * that can be taken means that the socket file is nobody's. The file itself stays: unlinking a lock file
  * would let two processes hold locks on two files of that name. A connect probe covers owners that
  * know nothing of the lock.
  */

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "daemon/config.h"
-#include "daemon/version.h"
 
 enum option_code {
     OPTION_CONFIG = 256,

@@ -1,4 +1,4 @@
-/* See report.h. Strings are borrowed from the broker, which changes nothing before they are sent. */
+/* See report.h. Strings are borrowed from the broker: it changes nothing before they are sent. */
 #include "daemon/report.h"
 
 #include <stdarg.h>
@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "daemon/text.h"
-#include "daemon/version.h"
 
 static void report_begin(struct report *report, Gmb__ControlReply__BodyCase body)
 {

@@ -51,6 +51,12 @@ int signals_new(struct broker *broker, struct signals **ret)
     if (signals == NULL)
         return -ENOMEM;
     signals->broker = broker;
+    /* What libevent restores when the events go: a second SIGTERM must not cut the end short. */
+    if (signal(SIGTERM, SIG_IGN) == SIG_ERR || signal(SIGINT, SIG_IGN) == SIG_ERR ||
+        signal(SIGHUP, SIG_IGN) == SIG_ERR) {
+        free(signals);
+        return -errno;
+    }
     signals->term = evsignal_new(broker->base, SIGTERM, on_end, signals);
     signals->interrupt = evsignal_new(broker->base, SIGINT, on_end, signals);
     signals->hangup = evsignal_new(broker->base, SIGHUP, on_hangup, signals);

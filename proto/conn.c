@@ -174,6 +174,7 @@ static int bytes_send(int fd, const uint8_t *bytes, size_t size, const int *fds,
     if (n_fds > 0) {
         header.msg_control = &control;
         header.msg_controllen = CMSG_SPACE(sizeof(int) * n_fds);
+        memset(&control, 0, header.msg_controllen); /* the padding leaves the process too */
         control.header.cmsg_level = SOL_SOCKET;
         control.header.cmsg_type = SCM_RIGHTS;
         control.header.cmsg_len = CMSG_LEN(sizeof(int) * n_fds);

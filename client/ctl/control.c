@@ -69,7 +69,8 @@ int control_ask(struct conn *conn, Gmb__ControlRequest *request,
 
     request->id = 1;
     r = conn_send_consume(conn, &request->base, NULL);
-    /* A broker that has no room for operators says so and closes: the reason is still to be read. */
+    /* A broker that has no room for operators says so and closes: the reason is still to be read.
+     * */
     if (r < 0 && r != -EPIPE && r != -ECONNRESET)
         return outcome_set_errno(outcome, r, "asking gmbd failed");
     r = frame_wait(conn, &bytes, &size, outcome);

@@ -8,8 +8,8 @@
 int control_connect(const char *path, struct conn **ret, struct outcome *outcome);
 
 /*
- * Asks, and waits 10 s for the reply, which is the caller's to free with frame_message_free() and is
- * of kind `expected`. The broker's Error; DISCONNECTED, TIMED_OUT, PROTOCOL.
+ * Asks, and waits 10 s for the reply, which is the caller's to free with frame_message_free() and
+ * is of kind `expected`. The broker's Error; DISCONNECTED, TIMED_OUT, PROTOCOL.
  */
 int control_ask(struct conn *conn, Gmb__ControlRequest *request,
     Gmb__ControlReply__BodyCase expected, Gmb__ControlReply **ret, struct outcome *outcome);

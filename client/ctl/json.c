@@ -1,6 +1,6 @@
 /*
- * Guided by the descriptors that protoc-c generates, so that a field added to the protocol is in the
- * output without a line here.
+ * Guided by the descriptors that protoc-c generates, so that a field added to the protocol is in
+ * the output without a line here.
  */
 #include "client/ctl/json.h"
 

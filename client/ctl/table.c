@@ -1,4 +1,5 @@
-/* Cells in one array, row by row; widths are counted in terminal columns when everything is known. */
+/* Cells in one array, row by row; widths are counted in terminal columns when everything is known.
+ * */
 #include "client/ctl/table.h"
 
 #include <errno.h>

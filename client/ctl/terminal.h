@@ -5,8 +5,8 @@
 
 /*
  * A copy of `text` for the terminal, to be freed: what the locale can't show, controls and marks
- * that change the direction of writing become `?`. Labels and names come from other processes, which
- * would otherwise write to the operator's terminal. NULL without memory.
+ * that change the direction of writing become `?`. Labels and names come from other processes,
+ * which would otherwise write to the operator's terminal. NULL without memory.
  */
 char *terminal_text(const char *text);
 

@@ -1,6 +1,6 @@
 /*
- * The directory lies in $TMPDIR, or /tmp. The device's memory goes to /dev/shm where that has room,
- * since a simulated GPU on a disk would measure the disk.
+ * The directories lie in $TMPDIR; where that is not set, in /tmp, and the memory of the device in
+ * /dev/shm if it has room, since a simulated GPU on a disk would measure the disk.
  */
 #include "client/replay/broker.h"
 
@@ -71,18 +71,19 @@ static int make_dir(const char *parent, const char *suffix, char ret[BROKER_PATH
 
 static int make_dirs(struct broker *broker, uint64_t device_bytes)
 {
-    const char *parent = getenv("TMPDIR");
+    const char *chosen = getenv("TMPDIR");
     const uint64_t room = device_bytes + (device_bytes >> 4);
+    const char *parent = chosen && chosen[0] == '/' ? chosen : "/tmp";
     int r;
 
-    if (!parent || parent[0] != '/')
-        parent = "/tmp";
     r = make_dir(parent, "", broker->dir);
     if (r < 0)
         return r;
     (void) snprintf(broker->client_socket, BROKER_PATH_BYTES, "%.90s/client.sock", broker->dir);
     (void) snprintf(broker->control_socket, BROKER_PATH_BYTES, "%.90s/control.sock", broker->dir);
-    return make_dir(has_room("/dev/shm", room) ? "/dev/shm" : parent, "-device", broker->sim_dir);
+    if (parent != chosen && has_room("/dev/shm", room))
+        parent = "/dev/shm";
+    return make_dir(parent, "-device", broker->sim_dir);
 }
 
 /* ---- process ---- */

@@ -116,22 +116,15 @@ static int count_requests(const struct run *run, struct report *report)
     return 0;
 }
 
-/* A ledger can't lease more than the device has: what two workers' counters show beyond that was on
- * its way back from one to the other. */
-static uint64_t peak_of(const struct run *run, const struct stats_level *level)
-{
-    return MIN(atomic_load(&level->peak), run->sizing->device_bytes);
-}
-
 static void count_bytes(const struct run *run, struct report *report)
 {
     const struct plan_peaks *peaks = &run->sizing->peaks;
     const uint32_t tenants = run->tenants->count;
 
-    report->all.peak_bytes = peak_of(run, &run->stats->all);
+    report->all.peak_bytes = atomic_load(&run->stats->all.peak);
     report->all.static_bytes = peaks->static_bytes;
     for (uint32_t t = 0; t < tenants; t++)
-        report->tenants[t].peak_bytes = peak_of(run, &run->stats->tenants[t]);
+        report->tenants[t].peak_bytes = atomic_load(&run->stats->tenants[t].peak);
     for (uint32_t w = 0; w < run->workers; w++) {
         const struct stats_worker *worker = &run->stats->workers[w];
 

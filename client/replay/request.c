@@ -141,10 +141,11 @@ static bool check(struct request *request)
 static bool give_back(struct request *request)
 {
     uint64_t bytes = request->chunks * gmb_lease_chunk_bytes(request->lease);
-    int r = gmb_lease_release(TAKE_PTR(request->lease));
+    int r;
 
     request->chunks = 0;
     stats_give(request->worker->params->stats, request->worker->params->index, bytes);
+    r = gmb_lease_release(TAKE_PTR(request->lease));
     if (r < 0)
         worker_fail(request->worker, "cannot give memory back: %s", gmb_error_text());
     return r == 0;

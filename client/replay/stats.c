@@ -1,7 +1,7 @@
 /*
  * A level's peak is raised by the process that raised the level, so that no peak is missed between
- * two looks. Bytes are added once they are granted and taken off once they are given back: between
- * two processes the sum may be ahead of the broker's by what is on its way back, never behind.
+ * two looks. Bytes are added once they have been granted and taken off before they are given back,
+ * so that no sum is ever above what the broker has leased.
  */
 #include "client/replay/stats.h"
 

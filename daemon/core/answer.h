@@ -3,7 +3,7 @@
 
 #include "daemon/core/types.h"
 
-/* Actions that still fit. Whoever may yield many asks first and leaves the rest to the next step. */
+/* Actions that still fit. Whoever may yield many asks first and leaves the rest to the next. */
 size_t answer_room(const struct core *core);
 /* The next action, zeroed but for its type. There must be room. */
 struct core_action *answer_add(struct core *core, enum core_action_type type);

@@ -38,7 +38,7 @@ static void reclaim_pools(
     }
 }
 
-/* Of the other tenants that stay above their MemoryMin without it, the one with the oldest chunk. */
+/* The oldest chunk of those tenants that stay above their MemoryMin without it. */
 static struct chunk *oldest_of_others(struct account *requester)
 {
     struct chunk *oldest = NULL;

@@ -1,8 +1,8 @@
 /*
  * The core's objects. Only daemon/core and its unit tests include this.
  *
- *   account   what one tenant has on one device; each device has one more, `nobody`, for chunks that
- *             no tenant pays for. Every chunk is charged to exactly one account at any time
+ *   account   what one tenant has on one device; each device has one more, `nobody`, for chunks
+ *             that no tenant pays for. Every chunk is charged to exactly one account at any time
  *   charge    the token in the chunk that says which account pays, and under which heading
  *   pool      chunks of one size on one account that lie ready: CACHED ones of a tenant, CLEAN ones
  *             of nobody

@@ -1,6 +1,6 @@
 /*
- * Rows of `./dev bench`: a value, what it is held against, and whether the budget is met. A floor is
- * measured in the same run as the value, so that the ratio means the same on every machine.
+ * Rows of `./dev bench`: a value, what it is held against, and whether the budget is met. A floor
+ * is measured in the same run as the value, so that the ratio means the same on every machine.
  */
 #pragma once
 
@@ -18,8 +18,8 @@ struct bench_row {
 };
 
 /*
- * Each measures and fills rows, at most `max`; how many, or a negative errno. Blocks for a second or
- * so.
+ * Each measures and fills rows, at most `max`; how many, or a negative errno. Blocks for a second
+ * or so.
  */
 
 /*

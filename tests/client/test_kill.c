@@ -177,10 +177,4 @@ START_TEST(death_at_any_step_gives_everything_back)
 }
 END_TEST
 
-int main(void)
-{
-    const TTest *const tests[] = {death_at_any_step_gives_everything_back};
-
-    (void) setenv("CK_DEFAULT_TIMEOUT", "120", 1);
-    return unit_run("client kill", tests, ARRAY_SIZE(tests));
-}
+UNIT_MAIN("client kill", death_at_any_step_gives_everything_back)

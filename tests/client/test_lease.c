@@ -214,7 +214,7 @@ START_TEST(failure_at_any_chunk_gives_the_whole_lease_back)
 }
 END_TEST
 
-/* Plays a grow from 2 to 5 chunks that fails: the lease stays as it was, and so does the broker's. */
+/* Plays a grow from 2 to 5 chunks that fails: the lease stays as it was, here and there. */
 static void failing_grow(enum fake_gpu_call failing, unsigned nth)
 {
     Gmb__ClientMessage *message;

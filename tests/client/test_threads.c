@@ -1,6 +1,6 @@
 /*
- * Many threads on one session: whoever reads, everybody gets the own answer. A thread plays a broker
- * that grants, in two parts where it can, and answers everything; TSan watches.
+ * Many threads on one session: whoever reads, everybody gets the own answer. A thread plays a
+ * broker that grants, in two parts where it can, and answers everything; TSan watches.
  */
 #include <errno.h>
 #include <poll.h>

@@ -1,4 +1,4 @@
-/* The shell is a queue of jobs that is worked off in order, each job answered by a step of its own. */
+/* The shell is a queue of jobs, done in order, each answered by a step of its own. */
 #include "tests/core/world.h"
 
 #include <stdio.h>

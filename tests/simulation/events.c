@@ -1,4 +1,4 @@
-/* Random clients, operators and faults. Sizes and times are such that limits are hit all the time. */
+/* Random clients, operators and faults; sizes and times are such that limits are hit often. */
 #include "tests/simulation/model.h"
 
 #include <string.h>
@@ -93,6 +93,11 @@ static void event_connect(struct model *model, struct model_client *client)
     }
 }
 
+static uint64_t deadline(const struct model *model, uint64_t wait_ns)
+{
+    return model->now_ns + MIN(wait_ns, LIMIT_WAIT_NS);
+}
+
 static void event_request(struct model *model, struct model_client *client)
 {
     unsigned place = free_request(client);
@@ -102,13 +107,14 @@ static void event_request(struct model *model, struct model_client *client)
     if (place == MODEL_REQUESTS || client->detached)
         return;
     event.request = ++model->next_request;
-    event.lease_request.device =
-        (uint32_t) model_below(model, MODEL_DEVICES + (model_chance(model, 50) ? 1 : 0));
+    event.lease_request.device = (uint32_t) model_below(model, MODEL_DEVICES);
+    if (model_chance(model, 100))
+        event.lease_request.device = MODEL_DEVICES; /* there is none */
     event.lease_request.bytes = random_bytes(model);
     event.lease_request.chunk_bytes = random_chunk_bytes(model);
     event.lease_request.wait_ns = wait_ns;
-    client->requests[place] = (struct model_request){.id = event.request,
-        .deadline_ns = add_saturate(model->now_ns, MIN(wait_ns, LIMIT_WAIT_NS))};
+    client->requests[place] =
+        (struct model_request){.id = event.request, .deadline_ns = deadline(model, wait_ns)};
     model_step(model, &event);
 }
 
@@ -135,7 +141,7 @@ static void event_grow(struct model *model, struct model_client *client)
     event.lease_grow.bytes = random_bytes(model);
     event.lease_grow.wait_ns = wait_ns;
     client->requests[place] = (struct model_request){.id = event.request,
-        .deadline_ns = add_saturate(model->now_ns, MIN(wait_ns, LIMIT_WAIT_NS)),
+        .deadline_ns = deadline(model, wait_ns),
         .lease = event.lease_grow.lease};
     model_step(model, &event);
 }

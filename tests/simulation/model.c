@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 
-_Noreturn void model_fail(const struct model *model, const char *format, ...)
+void model_fail(const struct model *model, const char *format, ...)
 {
     va_list arguments;
 

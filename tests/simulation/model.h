@@ -1,7 +1,7 @@
 /*
- * What the simulation knows by itself, to hold against the core: devices with their real free memory
- * and the jobs that the shell has for them, every chunk with the tenant it once belonged to, every
- * client with the leases and requests it knows of.
+ * What the simulation knows by itself, to hold against the core: devices with their real free
+ * memory and the jobs that the shell has for them, every chunk with the tenant it once belonged to,
+ * every client with the leases and requests it knows of.
  *
  * Everything follows from the seed. model_fail() prints how to replay and ends the process.
  */
@@ -84,7 +84,8 @@ struct model {
     bool calm;           /* no faults any more: the end of the run */
 };
 
-_Noreturn void model_fail(const struct model *model, const char *format, ...) _printf_(2, 3);
+void model_fail(const struct model *model, const char *format, ...) _printf_(2, 3)
+    __attribute__((noreturn));
 
 /* Next random number, and one below `bound`; true once in `n`. */
 uint64_t model_random(struct model *model);

@@ -1,7 +1,8 @@
 /*
  * What must hold after each step: the ledger itself (core_check), and what the core cannot know of
- * itself: nobody is answered twice or after it can't hear, no chunk goes from one tenant to another,
- * none that is held is released, none is used before it is made, no tenant grows past its limit.
+ * itself: nobody is answered twice or after it can't hear, no chunk goes from one tenant to
+ * another, none that is held is released, none is used before it is made, no tenant grows past its
+ * limit.
  */
 #include "tests/simulation/model.h"
 
@@ -215,7 +216,8 @@ static void watch_limits(struct model *model)
 
 /*
  * The parts make the total. And where no other process interferes, every byte that is not really
- * free is charged to somebody: what the driver holds for us and what somebody keeps after its release.
+ * free is charged to somebody: what the driver holds for us, and what somebody keeps of what it
+ * released.
  */
 static void watch_devices(struct model *model)
 {

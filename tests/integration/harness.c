@@ -1,0 +1,298 @@
+/* See harness.h. */
+#include "tests/integration/harness.h"
+
+#include <check.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <time.h>
+
+uint64_t harness_now_ms(void)
+{
+    struct timespec now;
+
+    (void) clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t) now.tv_sec * 1000 + (uint64_t) now.tv_nsec / 1000000;
+}
+
+void harness_breathe(void)
+{
+    (void) poll(NULL, 0, 2);
+}
+
+/* The log is what tells why; so it is printed before the test ends. */
+static void log_print(const struct harness *harness)
+{
+    _cleanup_close_ int fd = open(harness->log, O_RDONLY | O_CLOEXEC);
+    char text[4096];
+    ssize_t n;
+
+    while (fd >= 0 && (n = read(fd, text, sizeof(text))) > 0)
+        (void) fwrite(text, 1, (size_t) n, stderr);
+}
+
+#define harness_fail(harness, ...)                                                                 \
+    do {                                                                                           \
+        log_print(harness);                                                                        \
+        ck_abort_msg(__VA_ARGS__);                                                                 \
+    } while (0)
+
+bool harness_logged(const struct harness *harness, const char *text)
+{
+    _cleanup_close_ int fd = open(harness->log, O_RDONLY | O_CLOEXEC);
+    _cleanup_free_ char *log = calloc(1, 1 << 20);
+
+    return fd >= 0 && log != NULL && read(fd, log, (1 << 20) - 1) > 0 && strstr(log, text) != NULL;
+}
+
+/* ------------------------------------------------------------------ start */
+
+static int notify_open(const struct harness *harness, struct sockaddr_un *address)
+{
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+    *address = (struct sockaddr_un){.sun_family = AF_UNIX};
+    (void) snprintf(address->sun_path, sizeof(address->sun_path), "%s/notify", harness->dir);
+    (void) unlink(address->sun_path);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(bind(fd, (struct sockaddr *) address, sizeof(*address)), 0);
+    return fd;
+}
+
+static void ready_wait(struct harness *harness)
+{
+    uint64_t deadline = harness_now_ms() + HARNESS_DEADLINE_MS;
+    struct pollfd poll_fd = {.fd = harness->notify_fd, .events = POLLIN};
+    char text[512];
+
+    for (;;) {
+        ssize_t n;
+
+        if (waitpid(harness->pid, NULL, WNOHANG) == harness->pid) {
+            harness->pid = 0;
+            harness_fail(harness, "the broker ended before it was ready");
+        }
+        if (harness_now_ms() > deadline)
+            harness_fail(harness, "the broker wasn't ready in time");
+        if (poll(&poll_fd, 1, 50) <= 0)
+            continue;
+        n = recv(harness->notify_fd, text, sizeof(text) - 1, 0);
+        text[n > 0 ? n : 0] = '\0';
+        if (strstr(text, "READY=1") != NULL)
+            return;
+    }
+}
+
+static void broker_exec(const struct harness *harness)
+{
+    const char *path = getenv("GMBD");
+    int log = open(harness->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+
+    /* A test that fails doesn't leave its broker behind. */
+    (void) prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (path == NULL || log < 0 || dup2(log, STDERR_FILENO) < 0)
+        _exit(126);
+    (void) execl(path, path, "--gpu=sim", "--config", harness->config, "--client-socket",
+        harness->client_socket, "--control-socket", harness->control_socket, "--log-level", "debug",
+        NULL);
+    _exit(127);
+}
+
+static void broker_start(struct harness *harness)
+{
+    struct sockaddr_un address;
+
+    harness->notify_fd = notify_open(harness, &address);
+    (void) setenv("NOTIFY_SOCKET", address.sun_path, 1);
+    harness->pid = fork();
+    ck_assert_int_ge(harness->pid, 0);
+    if (harness->pid == 0)
+        broker_exec(harness);
+    (void) unsetenv("NOTIFY_SOCKET");
+    ready_wait(harness);
+}
+
+void harness_configure(const struct harness *harness, const char *text)
+{
+    FILE *file = fopen(harness->config, "we");
+
+    ck_assert_ptr_nonnull(file);
+    ck_assert_int_ge(fputs(text, file), 0);
+    ck_assert_int_eq(fclose(file), 0);
+}
+
+/*
+ * What the broker has open when nobody is connected. READY comes from within a call that has a
+ * socket open for it; so an operator's connection is made, and once that is accepted the broker is
+ * past the call and has exactly this one more.
+ */
+static size_t fds_at_rest(const struct harness *harness)
+{
+    static const uint8_t status_get[] = {8, 1, 18, 0};
+    _cleanup_close_ int fd = harness_dial(harness->control_socket);
+    struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
+
+    ck_assert_int_eq(send(fd, status_get, sizeof(status_get), 0), sizeof(status_get));
+    ck_assert_int_eq(poll(&poll_fd, 1, HARNESS_DEADLINE_MS), 1);
+    return harness_open_fds(harness->pid) - 1;
+}
+
+void harness_start_with(struct harness *harness, const char *text, const char *const *environment)
+{
+    struct gpu_error error = {0};
+    char sim[80];
+
+    *harness = (struct harness){.dir = "/tmp/gmb-test-XXXXXX", .notify_fd = -1};
+    ck_assert_ptr_nonnull(mkdtemp(harness->dir));
+    /* Tests that change their user still have to reach the socket. */
+    ck_assert_int_eq(chmod(harness->dir, 0711), 0);
+    (void) snprintf(
+        harness->client_socket, sizeof(harness->client_socket), "%s/client.sock", harness->dir);
+    (void) snprintf(
+        harness->control_socket, sizeof(harness->control_socket), "%s/control.sock", harness->dir);
+    (void) snprintf(harness->config, sizeof(harness->config), "%s/gmbd.conf", harness->dir);
+    (void) snprintf(harness->log, sizeof(harness->log), "%s/log", harness->dir);
+    (void) snprintf(sim, sizeof(sim), "%s/sim", harness->dir);
+    (void) setenv("GMB_SIM_DIR", sim, 1);
+    (void) setenv("GMB_SIM_MEMORY", "1G", 0);
+    harness_configure(harness, text != NULL ? text : HARNESS_BROKER HARNESS_TENANT);
+    for (size_t i = 0; environment != NULL && environment[i] != NULL; i++)
+        (void) putenv((char *) (uintptr_t) environment[i]);
+    broker_start(harness);
+    if (gpu_open(GPU_DRIVER_SIM, GPU_ROLE_BROKER, &harness->gpu, &error) < 0)
+        harness_fail(harness, "the simulated GPU can't be opened: %s", error.text);
+    harness->base_fds = fds_at_rest(harness);
+    harness->base_free_bytes = harness_free_bytes(harness);
+}
+
+void harness_start(struct harness *harness, const char *text)
+{
+    harness_start_with(harness, text, NULL);
+}
+
+/* ------------------------------------------------------------------ end */
+
+static int entry_remove(const char *path, const struct stat *status, int type, struct FTW *walk)
+{
+    (void) status;
+    (void) type;
+    (void) walk;
+    return remove(path);
+}
+
+static void broker_gone(struct harness *harness)
+{
+    harness->pid = 0;
+    close_fd(&harness->notify_fd);
+}
+
+void harness_kill(struct harness *harness)
+{
+    ck_assert_int_eq(kill(harness->pid, SIGKILL), 0);
+    ck_assert_int_eq(waitpid(harness->pid, NULL, 0), harness->pid);
+    broker_gone(harness);
+}
+
+void harness_restart(struct harness *harness)
+{
+    broker_start(harness);
+}
+
+void harness_stop(struct harness *harness)
+{
+    uint64_t deadline = harness_now_ms() + HARNESS_DEADLINE_MS;
+    int status = 0;
+    pid_t ended;
+
+    harness_settle(harness);
+    ck_assert_int_eq(kill(harness->pid, SIGTERM), 0);
+    while ((ended = waitpid(harness->pid, &status, WNOHANG)) == 0) {
+        if (harness_now_ms() > deadline)
+            harness_fail(harness, "the broker doesn't end on SIGTERM");
+        harness_breathe();
+    }
+    if (ended != harness->pid || !WIFEXITED(status) || WEXITSTATUS(status) != 0)
+        harness_fail(harness, "the broker ended with status %d", status);
+    broker_gone(harness);
+    harness->gpu = gpu_close(harness->gpu);
+    ck_assert_int_eq(nftw(harness->dir, entry_remove, 16, FTW_DEPTH | FTW_PHYS), 0);
+}
+
+/* ------------------------------------------------------------------ looks */
+
+size_t harness_open_fds(pid_t pid)
+{
+    char path[32];
+    size_t count = 0;
+    DIR *folder;
+
+    (void) snprintf(path, sizeof(path), "/proc/%d/fd", (int) pid);
+    folder = opendir(path);
+    ck_assert_ptr_nonnull(folder);
+    for (const struct dirent *entry; (entry = readdir(folder)) != NULL;)
+        count += entry->d_name[0] != '.';
+    (void) closedir(folder);
+    return count;
+}
+
+uint64_t harness_free_bytes(struct harness *harness)
+{
+    struct gpu_memory memory = {0};
+    struct gpu_error error = {0};
+
+    if (harness->gpu->ops->memory_info(harness->gpu, harness->gpu->devices[0], &memory, &error) !=
+        0)
+        harness_fail(harness, "free memory: %s", error.text);
+    return memory.free_bytes;
+}
+
+bool harness_settled(struct harness *harness, unsigned ms, char reason[128])
+{
+    uint64_t deadline = harness_now_ms() + ms;
+
+    for (;;) {
+        size_t fds = harness_open_fds(harness->pid);
+        uint64_t free_bytes = harness_free_bytes(harness);
+
+        if (fds == harness->base_fds && free_bytes == harness->base_free_bytes)
+            return true;
+        if (harness_now_ms() >= deadline) {
+            (void) snprintf(reason, 128, "fds: %zu, were %zu; free bytes: %llu, were %llu", fds,
+                harness->base_fds, (unsigned long long) free_bytes,
+                (unsigned long long) harness->base_free_bytes);
+            return false;
+        }
+        harness_breathe();
+    }
+}
+
+void harness_settle(struct harness *harness)
+{
+    char reason[128];
+
+    if (!harness_settled(harness, HARNESS_DEADLINE_MS, reason))
+        harness_fail(harness, "the broker isn't as it was: %s", reason);
+}
+
+int harness_dial(const char *path)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+    ck_assert_int_ge(fd, 0);
+    ck_assert_uint_lt(strlen(path), sizeof(address.sun_path));
+    memcpy(address.sun_path, path, strlen(path));
+    ck_assert_msg(connect(fd, (struct sockaddr *) &address, sizeof(address)) == 0, "connect: %s",
+        strerror(errno));
+    return fd;
+}

@@ -1,0 +1,71 @@
+/*
+ * A real gmbd on a simulated GPU of its own, in a folder of its own, for one test.
+ *
+ * harness_start() waits until the broker says READY, and notes how many fds it has open and how
+ * much device memory is free. harness_settle() proves that both have come back to that: whatever a
+ * test does, the broker has to be as it was. Failures end the test with the broker's log.
+ *
+ * One broker for each test process (libcheck forks). Everything that waits has a deadline.
+ */
+#pragma once
+
+#include <sys/types.h>
+
+#include "base/macro.h"
+#include "gpu/gpu.h"
+#include "proto/conn.h"
+
+#define HARNESS_DEADLINE_MS 20000
+#define HARNESS_MEMORY (UINT64_C(1) << 30)
+#define HARNESS_CHUNK (UINT64_C(2) << 20)
+
+struct harness {
+    char dir[64];
+    char client_socket[96], control_socket[96], config[96], log[96];
+    pid_t pid;     /* of the broker; 0: none runs */
+    int notify_fd; /* what the broker tells its service manager */
+    struct gpu *gpu;
+    size_t base_fds;
+    uint64_t base_free_bytes;
+};
+
+/*
+ * Starts a broker with one device of HARNESS_MEMORY and the configuration `text`; NULL: everybody
+ * belongs to the tenant `test`, and chunks that were given back are released after 20 ms.
+ */
+void harness_start(struct harness *harness, const char *text);
+/* Takes extra environment: `NAME=value` strings, ended by NULL. */
+void harness_start_with(struct harness *harness, const char *text, const char *const *environment);
+/* Settles, ends the broker with SIGTERM, which must succeed, and removes the folder. */
+void harness_stop(struct harness *harness);
+
+/* Whether the broker's fds and the device's free memory are at their baseline within `ms`; says in
+ * `reason` what is not. */
+bool harness_settled(struct harness *harness, unsigned ms, char reason[128]);
+/* The same, and ends the test if not. */
+void harness_settle(struct harness *harness);
+
+/* Writes the configuration file anew; takes effect with a reload. */
+void harness_configure(const struct harness *harness, const char *text);
+/* Ends the broker at once (SIGKILL) and leaves everything as it lies. */
+void harness_kill(struct harness *harness);
+/* Starts a broker again in the same folder. The baseline stays the first one's. */
+void harness_restart(struct harness *harness);
+
+/* A connected socket, the caller's. */
+int harness_dial(const char *path);
+
+size_t harness_open_fds(pid_t pid);
+uint64_t harness_free_bytes(struct harness *harness);
+/* Whether `text` stands in the broker's log. */
+bool harness_logged(const struct harness *harness, const char *text);
+
+/* Milliseconds on the monotonic clock, for deadlines. */
+uint64_t harness_now_ms(void);
+/* Lets the processor go for a moment, in loops that ask again until a deadline. */
+void harness_breathe(void);
+
+/* The default configuration, with more behind it: for tests that add tenants. */
+#define HARNESS_BROKER                                                                             \
+    "[Broker]\nRecycleIdle=20ms\nOrphanGrace=200ms\nObserveInterval=50ms\nVerifyWindow=500ms\n"
+#define HARNESS_TENANT "[Tenant test]\nUser=*\n"

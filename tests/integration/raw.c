@@ -1,0 +1,273 @@
+/* See raw.h. */
+#include "tests/integration/raw.h"
+
+#include <check.h>
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+
+void raw_dial(struct raw *raw, const struct harness *harness)
+{
+    *raw = (struct raw){.next_id = 1};
+    ck_assert_int_eq(conn_new_consume(harness_dial(harness->client_socket), &raw->conn), 0);
+}
+
+void raw_connect(struct raw *raw, const struct harness *harness)
+{
+    Gmb__BrokerMessage *answer;
+
+    raw_dial(raw, harness);
+    (void) raw_hello(raw, 1);
+    answer = raw_receive(raw);
+    ck_assert_ptr_nonnull(answer);
+    ck_assert_int_eq(answer->body_case, GMB__BROKER_MESSAGE__BODY_WELCOME);
+    frame_message_free(&answer->base);
+}
+
+void raw_close(struct raw *raw)
+{
+    fdset_close(&raw->fds);
+    raw->conn = conn_free(raw->conn);
+}
+
+uint64_t raw_send(struct raw *raw, Gmb__ClientMessage *message)
+{
+    int r;
+
+    message->id = raw->next_id++;
+    r = conn_send_consume(raw->conn, &message->base, NULL);
+    ck_assert_msg(r == 0 || r == -EPIPE || r == -ECONNRESET, "send: %s", strerror(-r));
+    return message->id;
+}
+
+#define MESSAGE(field, body_name, value)                                                           \
+    Gmb__ClientMessage message;                                                                    \
+    gmb__client_message__init(&message);                                                           \
+    message.body_case = GMB__CLIENT_MESSAGE__BODY_##body_name;                                     \
+    message.field = value
+
+uint64_t raw_hello(struct raw *raw, uint32_t version)
+{
+    Gmb__Hello body;
+    char program[] = "raw";
+
+    gmb__hello__init(&body);
+    body.version = version;
+    body.program = program;
+    MESSAGE(hello, HELLO, &body);
+    return raw_send(raw, &message);
+}
+
+uint64_t raw_lease(struct raw *raw, uint64_t bytes, uint64_t chunk_bytes, uint64_t wait_ns)
+{
+    Gmb__LeaseRequest body;
+    char label[] = "a lease";
+
+    gmb__lease_request__init(&body);
+    body.bytes = bytes;
+    body.chunk_bytes = chunk_bytes;
+    body.wait_ns = wait_ns;
+    body.label = label;
+    MESSAGE(lease_request, LEASE_REQUEST, &body);
+    return raw_send(raw, &message);
+}
+
+uint64_t raw_grow(struct raw *raw, uint64_t lease, uint64_t bytes)
+{
+    Gmb__LeaseGrow body;
+
+    gmb__lease_grow__init(&body);
+    body.lease = lease;
+    body.bytes = bytes;
+    MESSAGE(lease_grow, LEASE_GROW, &body);
+    return raw_send(raw, &message);
+}
+
+uint64_t raw_shrink(struct raw *raw, uint64_t lease, uint32_t keep_chunks)
+{
+    Gmb__LeaseShrink body;
+
+    gmb__lease_shrink__init(&body);
+    body.lease = lease;
+    body.keep_chunks = keep_chunks;
+    MESSAGE(lease_shrink, LEASE_SHRINK, &body);
+    return raw_send(raw, &message);
+}
+
+uint64_t raw_release(struct raw *raw, uint64_t lease)
+{
+    Gmb__LeaseRelease body;
+
+    gmb__lease_release__init(&body);
+    body.lease = lease;
+    MESSAGE(lease_release, LEASE_RELEASE, &body);
+    return raw_send(raw, &message);
+}
+
+uint64_t raw_cancel(struct raw *raw, uint64_t request)
+{
+    Gmb__Cancel body;
+
+    gmb__cancel__init(&body);
+    body.request = request;
+    MESSAGE(cancel, CANCEL, &body);
+    return raw_send(raw, &message);
+}
+
+/* ------------------------------------------------------------------ answers */
+
+/* False at the end of the connection. */
+static bool readable_wait(struct conn *conn, const uint8_t **bytes, size_t *size, struct fdset *fds)
+{
+    struct pollfd poll_fd = {.fd = conn_fd(conn), .events = POLLIN};
+    uint64_t deadline = harness_now_ms() + HARNESS_DEADLINE_MS;
+    int r;
+
+    while ((r = conn_receive(conn, bytes, size, fds)) == -EAGAIN) {
+        ck_assert_msg(harness_now_ms() < deadline, "no answer in time");
+        (void) poll(&poll_fd, 1, 100);
+    }
+    ck_assert_msg(r == 0 || r == -ECONNRESET, "receive: %s", strerror(-r));
+    return r == 0;
+}
+
+Gmb__BrokerMessage *raw_receive(struct raw *raw)
+{
+    Gmb__BrokerMessage *message;
+    const uint8_t *bytes;
+    size_t size;
+
+    fdset_close(&raw->fds);
+    if (!readable_wait(raw->conn, &bytes, &size, &raw->fds))
+        return NULL;
+    ck_assert_int_eq(frame_decode_broker(bytes, size, &message), 0);
+    ck_assert_uint_eq(frame_broker_fds(message), raw->fds.count);
+    return message;
+}
+
+uint64_t raw_expect_lease(struct raw *raw, uint64_t id, uint32_t chunks)
+{
+    uint64_t lease = 0;
+
+    for (bool last = false; !last;) {
+        Gmb__BrokerMessage *message = raw_receive(raw);
+
+        ck_assert_ptr_nonnull(message);
+        ck_assert_uint_eq(message->id, id);
+        ck_assert_msg(message->body_case == GMB__BROKER_MESSAGE__BODY_GRANT, "no grant but: %s",
+            message->body_case == GMB__BROKER_MESSAGE__BODY_ERROR ? message->error->text : "?");
+        ck_assert_uint_eq(message->grant->total_chunks, chunks);
+        lease = message->grant->lease;
+        last = message->grant->first_chunk + message->grant->n_chunks == chunks;
+        frame_message_free(&message->base);
+    }
+    fdset_close(&raw->fds);
+    return lease;
+}
+
+void raw_expect_done(struct raw *raw, uint64_t id)
+{
+    Gmb__BrokerMessage *message = raw_receive(raw);
+
+    ck_assert_ptr_nonnull(message);
+    ck_assert_uint_eq(message->id, id);
+    ck_assert_msg(message->body_case == GMB__BROKER_MESSAGE__BODY_DONE, "not done but: %s",
+        message->body_case == GMB__BROKER_MESSAGE__BODY_ERROR ? message->error->text : "?");
+    frame_message_free(&message->base);
+}
+
+void raw_expect_error(struct raw *raw, uint64_t id, enum gmb_status status)
+{
+    Gmb__BrokerMessage *message = raw_receive(raw);
+
+    ck_assert_ptr_nonnull(message);
+    ck_assert_uint_eq(message->id, id);
+    ck_assert_int_eq(message->body_case, GMB__BROKER_MESSAGE__BODY_ERROR);
+    ck_assert_msg(message->error->status == (uint32_t) status, "status %s, expected %s: %s",
+        status_name(message->error->status), status_name(status), message->error->text);
+    ck_assert_uint_gt(strlen(message->error->text), 0);
+    frame_message_free(&message->base);
+}
+
+void raw_expect_end(struct raw *raw)
+{
+    Gmb__BrokerMessage *message;
+
+    while ((message = raw_receive(raw)) != NULL)
+        frame_message_free(&message->base);
+}
+
+/* ------------------------------------------------------------------ operators */
+
+Gmb__ControlReply *raw_control(const struct harness *harness, Gmb__ControlRequest *request)
+{
+    struct fdset fds = FDSET_EMPTY;
+    Gmb__ControlReply *reply;
+    const uint8_t *bytes;
+    struct conn *conn;
+    size_t size;
+
+    ck_assert_int_eq(conn_new_consume(harness_dial(harness->control_socket), &conn), 0);
+    request->id = 7;
+    ck_assert_int_eq(conn_send_consume(conn, &request->base, NULL), 0);
+    ck_assert(readable_wait(conn, &bytes, &size, &fds));
+    ck_assert_uint_eq(fds.count, 0);
+    ck_assert_int_eq(frame_decode_reply(bytes, size, &reply), 0);
+    ck_assert_uint_eq(reply->id, 7);
+    (void) conn_free(conn);
+    return reply;
+}
+
+void raw_tenant(const struct harness *harness, const char *tenant, Gmb__TenantDevice *ret)
+{
+    Gmb__ControlRequest request;
+    Gmb__TenantsGet body;
+    Gmb__ControlReply *reply;
+    bool found = false;
+
+    gmb__control_request__init(&request);
+    gmb__tenants_get__init(&body);
+    request.body_case = GMB__CONTROL_REQUEST__BODY_TENANTS_GET;
+    request.tenants_get = &body;
+    reply = raw_control(harness, &request);
+    ck_assert_int_eq(reply->body_case, GMB__CONTROL_REPLY__BODY_TENANT_PAGE);
+    for (size_t i = 0; i < reply->tenant_page->n_tenants; i++) {
+        const Gmb__TenantStatus *status = reply->tenant_page->tenants[i];
+
+        if (strcmp(status->name, tenant) != 0)
+            continue;
+        ck_assert_uint_eq(status->n_devices, 1);
+        *ret = *status->devices[0];
+        ret->uuid = (ProtobufCBinaryData){0};
+        found = true;
+    }
+    ck_assert_msg(found, "there is no tenant %s", tenant);
+    frame_message_free(&reply->base);
+}
+
+enum gmb_status raw_set(
+    const struct harness *harness, const char *tenant, const char *key, const char *value)
+{
+    Gmb__Assignment assignment, *assignments[] = {&assignment};
+    Gmb__ControlRequest request;
+    Gmb__ControlReply *reply;
+    enum gmb_status status;
+    Gmb__TenantSet body;
+
+    gmb__control_request__init(&request);
+    gmb__tenant_set__init(&body);
+    gmb__assignment__init(&assignment);
+    assignment.key = (char *) (uintptr_t) key;
+    assignment.value = (char *) (uintptr_t) value;
+    body.tenant = (char *) (uintptr_t) tenant;
+    body.n_assignments = 1;
+    body.assignments = assignments;
+    request.body_case = GMB__CONTROL_REQUEST__BODY_TENANT_SET;
+    request.tenant_set = &body;
+    reply = raw_control(harness, &request);
+    status = reply->body_case == GMB__CONTROL_REPLY__BODY_TENANT_CHANGED
+                 ? GMB_STATUS_OK
+                 : (enum gmb_status) reply->error->status;
+    frame_message_free(&reply->base);
+    return status;
+}

@@ -1,0 +1,46 @@
+/*
+ * A client that speaks the protocol by hand, so that tests can also misspeak it. Answers are waited
+ * for with a deadline; whatever doesn't come as expected ends the test.
+ */
+#pragma once
+
+#include "base/error.h"
+#include "tests/integration/harness.h"
+
+struct raw {
+    struct conn *conn;
+    uint64_t next_id;
+    struct fdset fds; /* of the last answer */
+};
+
+/* Connects without a word. */
+void raw_dial(struct raw *raw, const struct harness *harness);
+/* Connects and greets; the answer must be Welcome. */
+void raw_connect(struct raw *raw, const struct harness *harness);
+void raw_close(struct raw *raw);
+
+/* Sends a message; its id is set and returned. Broken connections are no failure here. */
+uint64_t raw_send(struct raw *raw, Gmb__ClientMessage *message);
+uint64_t raw_hello(struct raw *raw, uint32_t version);
+uint64_t raw_lease(struct raw *raw, uint64_t bytes, uint64_t chunk_bytes, uint64_t wait_ns);
+uint64_t raw_grow(struct raw *raw, uint64_t lease, uint64_t bytes);
+uint64_t raw_shrink(struct raw *raw, uint64_t lease, uint32_t keep_chunks);
+uint64_t raw_release(struct raw *raw, uint64_t lease);
+uint64_t raw_cancel(struct raw *raw, uint64_t request);
+
+/* The next message, to be freed with frame_message_free(); NULL when the broker hung up. */
+Gmb__BrokerMessage *raw_receive(struct raw *raw);
+/* Expects a Grant that completes request `id`; closes its fds. Returns the lease. */
+uint64_t raw_expect_lease(struct raw *raw, uint64_t id, uint32_t chunks);
+void raw_expect_done(struct raw *raw, uint64_t id);
+void raw_expect_error(struct raw *raw, uint64_t id, enum gmb_status status);
+/* Reads on until the broker has hung up. */
+void raw_expect_end(struct raw *raw);
+
+/* One request of an operator on a connection of its own; the reply is the caller's. */
+Gmb__ControlReply *raw_control(const struct harness *harness, Gmb__ControlRequest *request);
+/* `tenant` of the broker, its only device; fails the test if there is none. */
+void raw_tenant(const struct harness *harness, const char *tenant, Gmb__TenantDevice *ret);
+/* Sets one key; returns the status of the answer, GMB_STATUS_OK for TenantChanged. */
+enum gmb_status raw_set(
+    const struct harness *harness, const char *tenant, const char *key, const char *value);

@@ -1,0 +1,239 @@
+"""Whole runs of gmb-replay, with its own gmbd and real processes, each in a directory of its own.
+
+usage: runs.py GMB_REPLAY GMBD TRACES NAME      runs the test NAME; 77: skipped, with the reason
+
+After each, no process of the run and no file of it may be left.
+"""
+import contextlib
+import glob
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+SKIPPED = 77
+DEADLINE_S = 30
+COUNTS = ('requests_total', 'admitted_at_once', 'waited', 'refused', 'wait_ms_p50', 'wait_ms_p99',
+          'peak_bytes', 'static_peak_bytes', 'saved_ratio', 'corrupt_bytes', 'orphaned_bytes',
+          'seconds')
+
+
+def poll(what, condition):
+    """Waits until the condition holds."""
+    deadline = time.monotonic() + DEADLINE_S
+    while time.monotonic() < deadline:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.005)
+    raise AssertionError(f'not within {DEADLINE_S} s: {what}')
+
+
+def read(path):
+    try:
+        with open(path, 'rb') as file:
+            return file.read()
+    except OSError:  # it is gone, or somebody else's
+        return b''
+
+
+class Run:
+    """gmb-replay with the given arguments, in a directory that only it uses."""
+
+    def __init__(self, directory, *arguments, environment=None):
+        self.directory = directory
+        self.report_path = os.path.join(directory, 'report.json')
+        self.process = subprocess.Popen(
+            [REPLAY, '--json', self.report_path, *arguments],
+            env={**os.environ, **(environment or {}), 'TMPDIR': directory}, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True)
+
+    def processes(self):
+        """Pids of the run but its first, by program name."""
+        mark = f'TMPDIR={self.directory}'.encode()
+        found = {}
+        for path in glob.glob('/proc/[0-9]*'):
+            pid = int(os.path.basename(path))
+            if pid != self.process.pid and mark in read(f'{path}/environ').split(b'\0'):
+                found.setdefault(read(f'{path}/comm').decode().strip(), []).append(pid)
+        return found
+
+    def started(self, workers):
+        """Pids of the workers, once memory of the device is in use."""
+        poll('memory in use', lambda: glob.glob(f'{self.directory}/gmb-replay-device-*/dev0/*'))
+        return poll('the workers', lambda: (
+            pids if len(pids := self.processes().get('gmb-replay', [])) == workers else None))
+
+    def end(self, status):
+        """Waits for the end, which must be with that status; the report."""
+        out, err = self.process.communicate(timeout=DEADLINE_S)
+        said = f'{out}\n{err}'
+        assert self.process.returncode == status, f'status {self.process.returncode}: {said}'
+        assert not self.processes(), f'left running: {self.processes()}'
+        with open(self.report_path, encoding='utf-8') as file:
+            report = json.load(file)
+        os.remove(self.report_path)
+        assert os.listdir(self.directory) == [], f'left: {os.listdir(self.directory)}'
+        check_sums(report)
+        return report
+
+
+def check_sums(report):
+    missing = [key for key in COUNTS if key not in report]
+    assert not missing, f'the report lacks {missing}'
+    for part in [report, *report['tenants']]:
+        assert (part['admitted_at_once'] + part['waited'] + part['refused'] + part['lost']
+                == part['requests_total']), part
+    for key in ('requests_total', 'admitted_at_once', 'waited', 'refused', 'static_peak_bytes'):
+        assert sum(tenant[key] for tenant in report['tenants']) == report[key], key
+    assert sum(report['refused_by'].values()) == report['refused']
+    assert report['peak_bytes'] <= report['device_bytes']
+    saved = 1 - report['peak_bytes'] / report['static_peak_bytes']
+    assert abs(report['saved_ratio'] - saved) < 1e-9
+
+
+def check_clean(report, requests):
+    assert report['result'] == 'clean'
+    assert report['requests_total'] == requests
+    for key in ('lost', 'corrupt_bytes', 'orphaned_bytes', 'workers_failed'):
+        assert report[key] == 0, (key, report[key])
+    assert report['checked_bytes'] > 0
+
+
+@contextlib.contextmanager
+def directory():
+    with tempfile.TemporaryDirectory(prefix='gmb-') as path:
+        yield path
+
+
+def test_generated_requests_end_clean():
+    with directory() as path:
+        report = Run(path, '--limit', '150', '--speed', '20', '--scale', '256').end(0)
+    check_clean(report, 150)
+    assert report['refused'] == 0 and report['saved_ratio'] > 0
+
+
+def test_a_full_device_makes_requests_wait_and_none_is_lost():
+    with directory() as path:
+        report = Run(path, '--limit', '200', '--speed', '50', '--scale', '1024', '--device-memory',
+                     '3M').end(0)
+    check_clean(report, 200)
+    assert report['waited'] > 0 and report['wait_ms_p99'] > 0
+    assert report['static_split_refused'] > 0
+
+
+def test_what_can_never_fit_is_refused_by_the_name_of_its_limit():
+    with directory() as path, directory() as beside:
+        config = os.path.join(beside, 'gmbd.conf')
+        with open(config, 'w', encoding='utf-8') as file:
+            file.write('[Tenant small]\nUser=*\nMemoryMax=256K\n')
+        report = Run(path, '--limit', '100', '--speed', '50', '--scale', '1024', '--device-memory',
+                     '8M', '--config', config).end(0)
+    check_clean(report, 100)
+    assert report['refused_by'] == {'MemoryMax': report['refused']}
+    assert 0 < report['refused'] < 100
+    assert report['tenants'][0]['name'] == 'small'
+    assert report['peak_bytes'] <= 256 << 10
+
+
+def test_a_killed_worker_fails_the_run_and_its_memory_comes_back():
+    with directory() as path:
+        run = Run(path, '--limit', '2000', '--speed', '20', '--scale', '256')
+        os.kill(run.started(6)[0], signal.SIGKILL)
+        report = run.end(4)
+    assert report['result'] == 'lost' and report['lost'] > 0
+    assert report['workers_failed'] == 1
+    assert report['orphaned_bytes'] == 0 and report['corrupt_bytes'] == 0
+
+
+def test_a_stopped_worker_is_ended_with_the_run():
+    with directory() as path:
+        run = Run(path, '--limit', '2000', '--speed', '20', '--scale', '256')
+        os.kill(run.started(6)[0], signal.SIGSTOP)
+        run.process.send_signal(signal.SIGINT)
+        report = run.end(130)
+    assert report['orphaned_bytes'] == 0
+
+
+def test_an_interrupt_gives_everything_back():
+    with directory() as path:
+        run = Run(path, '--limit', '2000', '--speed', '20', '--scale', '256')
+        run.started(6)
+        run.process.send_signal(signal.SIGINT)
+        report = run.end(130)
+    assert report['result'] == 'interrupted'
+    assert report['workers_failed'] == 0
+    assert report['orphaned_bytes'] == 0 and report['corrupt_bytes'] == 0
+
+
+def test_a_killed_broker_fails_the_run():
+    with directory() as path:
+        run = Run(path, '--limit', '2000', '--speed', '20', '--scale', '256')
+        run.started(6)
+        os.kill(run.processes()['gmbd'][0], signal.SIGKILL)
+        report = run.end(4)
+    assert report['lost'] > 0 and report['orphaned_bytes'] is None
+
+
+def test_bytes_changed_from_outside_are_found():
+    with directory() as path:
+        run = Run(path, '--limit', '300', '--speed', '10', '--scale', '256')
+        run.started(6)
+        deadline = time.monotonic() + DEADLINE_S
+        while run.process.poll() is None and time.monotonic() < deadline:
+            for name in glob.glob(f'{path}/gmb-replay-device-*/dev0/*'):
+                with contextlib.suppress(OSError), open(name, 'r+b', buffering=0) as file:
+                    os.pwrite(file.fileno(), b'not mine', 2048)
+            time.sleep(0.05)
+        report = run.end(3)
+    assert report['result'] == 'corrupt' and report['corrupt_bytes'] > 0
+    assert report['lost'] == 0
+
+
+def test_a_broker_that_is_there_is_used():
+    with directory() as path, directory() as beside:
+        config, client, control, device = (
+            os.path.join(beside, name)
+            for name in ('gmbd.conf', 'client.sock', 'control.sock', 'device'))
+        with open(config, 'w', encoding='utf-8') as file:
+            file.write('[Tenant here]\nUser=*\n')
+        settings = {'GMB_SIM_DIR': device, 'GMB_SIM_MEMORY': '64M', 'GMB_SIM_GRANULARITY': '16K'}
+        with subprocess.Popen([GMBD, '--gpu', 'sim', '--config', config, '--client-socket', client,
+                               '--control-socket', control, '--log-level', 'warning'],
+                              env={**os.environ, **settings}) as broker:
+            try:
+                poll('the broker', lambda: os.path.exists(control))
+                run = Run(path, '--limit', '100', '--speed', '20', '--socket', client,
+                          environment=settings)
+                report = run.end(0)
+            finally:
+                broker.terminate()
+    check_clean(report, 100)
+    assert report['device_bytes'] == 64 << 20
+    assert [tenant['name'] for tenant in report['tenants']] == ['here']
+
+
+def replay_shared(name):
+    trace = os.path.join(TRACES, name)
+    if not os.path.exists(trace):
+        print(f'skipped: there is no {trace}')
+        sys.exit(SKIPPED)
+    with directory() as path:
+        report = Run(path, '--trace', trace, '--limit', '200', '--speed', '10').end(0)
+    check_clean(report, 200)
+
+
+def test_the_first_requests_of_the_azure_trace_end_clean():
+    replay_shared('azure_conv.csv')
+
+
+def test_the_first_requests_of_the_mooncake_trace_end_clean():
+    replay_shared('mooncake_synthetic.jsonl')
+
+
+if __name__ == '__main__':
+    REPLAY, GMBD, TRACES, NAME = sys.argv[1:]
+    globals()['test_' + NAME]()

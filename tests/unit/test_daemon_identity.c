@@ -1,0 +1,126 @@
+/* What /proc says, including what a hostile process name makes of it, and whose a socket is. */
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+
+#include "daemon/identity.h"
+#include "daemon/uuid.h"
+#include "tests/unit/unit.h"
+
+#define REST "S 1 1 1 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 4711 9 9\n"
+
+START_TEST(the_start_time_is_field_22_whatever_the_name)
+{
+    uint64_t ticks = 1;
+
+    ck_assert_int_eq(identity_parse_start("12 (cat) " REST, &ticks), 0);
+    ck_assert_uint_eq(ticks, 4711);
+    ticks = 1;
+    ck_assert_int_eq(identity_parse_start("12 (a) S 1 1 1) 99 (b) " REST, &ticks), 0);
+    ck_assert_uint_eq(ticks, 4711);
+    ck_assert_int_eq(identity_parse_start("12 (cat) S 1 1", &ticks), -EBADMSG);
+    ck_assert_int_eq(identity_parse_start("12 cat S 1 1", &ticks), -EBADMSG);
+    ck_assert_int_eq(identity_parse_start("", &ticks), -EBADMSG);
+}
+END_TEST
+
+START_TEST(the_cgroup_is_the_unified_one)
+{
+    char *path;
+
+    ck_assert_int_eq(identity_parse_cgroup("0::/a.slice/b.service\n", &path), 0);
+    ck_assert_str_eq(path, "/a.slice/b.service");
+    free(path);
+    ck_assert_int_eq(identity_parse_cgroup("4:memory:/x\n1:name=systemd:/y\n0::/z\n", &path), 0);
+    ck_assert_str_eq(path, "/z");
+    free(path);
+    ck_assert_int_eq(identity_parse_cgroup("4:memory:/x 0::/y\n", &path), 0);
+    ck_assert_str_eq(path, "");
+    free(path);
+}
+END_TEST
+
+/* Both ends of a connection that a child made; the child waits until it is killed. */
+static pid_t child_connect(int *ret_fd)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    socklen_t length = sizeof(sa_family_t); /* a name of the kernel's choice */
+    int listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    pid_t pid;
+
+    ck_assert_int_eq(bind(listener, (struct sockaddr *) &address, length), 0);
+    ck_assert_int_eq(listen(listener, 1), 0);
+    length = sizeof(address);
+    ck_assert_int_eq(getsockname(listener, (struct sockaddr *) &address, &length), 0);
+    pid = fork();
+    if (pid == 0) {
+        int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+        if (connect(fd, (struct sockaddr *) &address, length) < 0)
+            _exit(1);
+        for (;;)
+            (void) pause();
+    }
+    *ret_fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+    ck_assert_int_ge(*ret_fd, 0);
+    (void) close(listener);
+    return pid;
+}
+
+START_TEST(a_living_peer_is_who_connected)
+{
+    struct identity identity = IDENTITY_NONE;
+    int fd;
+    pid_t pid = child_connect(&fd);
+
+    ck_assert_int_eq(identity_read(fd, &identity), 0);
+    ck_assert_int_eq(identity.pid, pid);
+    ck_assert_uint_eq(identity.uid, geteuid());
+    ck_assert_int_ge(identity.pidfd, 0);
+    ck_assert_ptr_nonnull(identity.cgroup);
+    ck_assert(identity_in_group(&identity, getegid()));
+    (void) kill(pid, SIGKILL);
+    (void) waitpid(pid, NULL, 0);
+    identity_clear(&identity);
+    identity_clear(&identity);
+    (void) close(fd);
+}
+END_TEST
+
+START_TEST(a_dead_peer_is_nobody)
+{
+    struct identity identity = IDENTITY_NONE;
+    int fd;
+    pid_t pid = child_connect(&fd);
+
+    (void) kill(pid, SIGKILL);
+    (void) waitpid(pid, NULL, 0);
+    ck_assert_int_eq(identity_read(fd, &identity), -ESRCH);
+    ck_assert_int_eq(identity.pidfd, -1);
+    (void) close(fd);
+}
+END_TEST
+
+START_TEST(uuids_are_read_in_their_one_form)
+{
+    static const uint8_t expected[UUID_BYTES] = {
+        0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef, 0, 1, 2, 3, 4, 5, 6, 0xff};
+    uint8_t uuid[UUID_BYTES];
+
+    ck_assert_int_eq(uuid_parse("GPU-01234567-89ab-cdef-0001-0203040506ff", uuid), 0);
+    ck_assert_mem_eq(uuid, expected, UUID_BYTES);
+    ck_assert_int_eq(uuid_parse("MIG-01234567-89AB-CDEF-0001-0203040506FF", uuid), 0);
+    ck_assert_int_eq(uuid_parse("01234567-89ab-cdef-0001-0203040506ff", uuid), 0);
+    ck_assert_int_eq(uuid_parse("GPU-0123456789abcdef00010203040506ff", uuid), -EINVAL);
+    ck_assert_int_eq(uuid_parse("GPU-01234567-89ab-cdef-0001-0203040506f", uuid), -EINVAL);
+    ck_assert_int_eq(uuid_parse("GPU-01234567-89ab-cdef-0001-0203040506ff0", uuid), -EINVAL);
+    ck_assert_int_eq(uuid_parse("", uuid), -EINVAL);
+}
+END_TEST
+
+UNIT_MAIN("daemon_identity", the_start_time_is_field_22_whatever_the_name,
+    the_cgroup_is_the_unified_one, a_living_peer_is_who_connected, a_dead_peer_is_nobody,
+    uuids_are_read_in_their_one_form)
