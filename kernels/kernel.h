@@ -19,12 +19,17 @@
  * no call outside this folder, no lock, no allocation (a fault leaves the kernel by a jump).
  *
  * The GPU's compiler is clang or nvcc; what differs between the two stands here and nowhere else.
+ * With KERNEL_EMULATED the GPU's side of each kernel is compiled for the CPU, as emulated_NAME()
+ * beside kernel_NAME(): so that tests can compare the two.
  */
 #pragma once
 
 #include <stdint.h>
 
 #if defined(__CUDA_ARCH__) || defined(__CUDACC__)
+#define KERNEL_GPU
+#define KERNEL_GPU_COMPILER
+#elif defined(KERNEL_EMULATED)
 #define KERNEL_GPU
 #endif
 
@@ -42,7 +47,7 @@ struct kernel_index {
     struct kernel_dim thread_id; /* this thread in its block */
 };
 
-#ifndef KERNEL_GPU
+#ifndef KERNEL_GPU_COMPILER
 #define KERNEL_FUNCTION static inline __attribute__((always_inline))
 #elif defined(__NVCC__)
 #define KERNEL_FUNCTION static __device__ __forceinline__
@@ -66,7 +71,7 @@ typedef uint64_t kernel_pair __attribute__((vector_size(16)));
 
 /* Before a loop over the elements of a local array: unrolled on the GPU, where an array that is
  * indexed at run time lies in memory. The CPU's compiler makes vector instructions of the loop. */
-#ifdef KERNEL_GPU
+#ifdef KERNEL_GPU_COMPILER
 #define KERNEL_UNROLL _Pragma("unroll")
 #else
 #define KERNEL_UNROLL
@@ -138,20 +143,14 @@ KERNEL_FUNCTION float kernel_float(uint32_t bits)
  * and the others nothing. Either way thread `lane` of `lanes` that work on a unit visits elements
  * lane, lane + lanes, …
  */
-#define KERNEL_UNITS(unit, index, count)                                                           \
-    for (uint64_t unit = kernel_unit_first((index), (count)); unit < (count);                      \
-         unit += kernel_volume(&(index)->grid))
-
 #define KERNEL_LANES(i, index, count)                                                              \
     for (uint64_t i = kernel_lane(index); i < (count); i += kernel_lanes(index))
 
 #ifdef KERNEL_GPU
 
-KERNEL_FUNCTION uint64_t kernel_unit_first(const struct kernel_index *index, uint64_t count)
-{
-    (void) count;
-    return kernel_place(&index->grid, &index->block_id);
-}
+#define KERNEL_UNITS(unit, index, count)                                                           \
+    for (uint64_t unit = kernel_place(&(index)->grid, &(index)->block_id); unit < (count);         \
+         unit += kernel_volume(&(index)->grid))
 
 KERNEL_FUNCTION uint64_t kernel_lane(const struct kernel_index *index)
 {
@@ -167,6 +166,59 @@ KERNEL_FUNCTION uint64_t kernel_lanes(const struct kernel_index *index)
 #define KERNEL_FOR(i, index, count)                                                                \
     for (uint64_t i = kernel_rank(index), i##_step = kernel_threads(index); i < (count);           \
          i += i##_step)
+
+#else
+
+/* Where the share of number `rank` begins: `count` elements over `sharers`, the first
+ * `count % sharers` shares one larger. kernel_share(count, sharers, sharers) == count. */
+KERNEL_FUNCTION uint64_t kernel_share(uint64_t count, uint64_t rank, uint64_t sharers)
+{
+    uint64_t rest = count % sharers;
+
+    return count / sharers * rank + (rank < rest ? rank : rest);
+}
+
+/* A block's units are neighbours, which a cache likes. */
+#define KERNEL_UNITS(unit, index, count)                                                           \
+    for (uint64_t unit = kernel_unit_bound((index), (count), 0),                                   \
+                  unit##_end = kernel_unit_bound((index), (count), 1);                             \
+         unit < unit##_end; unit++)
+
+/* Where the block's units begin, or with `next` = 1 end. For all threads but the first that is the
+ * same place. */
+KERNEL_FUNCTION uint64_t kernel_unit_bound(
+    const struct kernel_index *index, uint64_t count, uint64_t next)
+{
+    const struct kernel_dim *thread = &index->thread_id;
+
+    if ((thread->x | thread->y | thread->z) != 0)
+        return 0;
+    return kernel_share(
+        count, kernel_place(&index->grid, &index->block_id) + next, kernel_volume(&index->grid));
+}
+
+KERNEL_FUNCTION uint64_t kernel_lane(const struct kernel_index *index)
+{
+    (void) index;
+    return 0;
+}
+
+KERNEL_FUNCTION uint64_t kernel_lanes(const struct kernel_index *index)
+{
+    (void) index;
+    return 1;
+}
+
+/* Each thread takes one run of neighbouring elements: what a cache likes. Together the threads
+ * visit exactly the elements that they visit on the GPU. */
+#define KERNEL_FOR(i, index, count)                                                                \
+    for (uint64_t i = kernel_share((count), kernel_rank(index), kernel_threads(index)),            \
+                  i##_end = kernel_share((count), kernel_rank(index) + 1, kernel_threads(index));  \
+         i < i##_end; i++)
+
+#endif
+
+#ifdef KERNEL_GPU_COMPILER
 
 KERNEL_FUNCTION struct kernel_index kernel_index_read(void)
 {
@@ -208,47 +260,17 @@ KERNEL_FUNCTION struct kernel_index kernel_index_read(void)
 
 #else
 
-KERNEL_FUNCTION uint64_t kernel_unit_first(const struct kernel_index *index, uint64_t count)
-{
-    const struct kernel_dim *thread = &index->thread_id;
-
-    return (thread->x | thread->y | thread->z) == 0 ? kernel_place(&index->grid, &index->block_id)
-                                                    : count;
-}
-
-KERNEL_FUNCTION uint64_t kernel_lane(const struct kernel_index *index)
-{
-    (void) index;
-    return 0;
-}
-
-KERNEL_FUNCTION uint64_t kernel_lanes(const struct kernel_index *index)
-{
-    (void) index;
-    return 1;
-}
-
-/* Each thread takes one run of neighbouring elements: what a cache likes. Together the threads
- * visit exactly the elements that they visit on the GPU. */
-#define KERNEL_FOR(i, index, count)                                                                \
-    for (uint64_t i = kernel_share((count), kernel_rank(index), kernel_threads(index)),            \
-                  i##_end = kernel_share((count), kernel_rank(index) + 1, kernel_threads(index));  \
-         i < i##_end; i++)
-
-/* Where the share of thread `rank` begins: `count` elements over `threads`, the first
- * `count % threads` shares one larger. kernel_share(count, threads, threads) == count. */
-KERNEL_FUNCTION uint64_t kernel_share(uint64_t count, uint64_t rank, uint64_t threads)
-{
-    uint64_t rest = count % threads;
-
-    return count / threads * rank + (rank < rest ? rank : rest);
-}
+#ifdef KERNEL_EMULATED
+#define KERNEL_SYMBOL(name) emulated_##name
+#else
+#define KERNEL_SYMBOL(name) kernel_##name
+#endif
 
 #define KERNEL(name)                                                                               \
     KERNEL_FUNCTION void name##_thread(                                                            \
         const struct kernel_index *index, const struct name##_args *args);                         \
-    void kernel_##name(const struct kernel_index *index, const void *params);                      \
-    void kernel_##name(const struct kernel_index *index, const void *params)                       \
+    void KERNEL_SYMBOL(name)(const struct kernel_index *index, const void *params);                \
+    void KERNEL_SYMBOL(name)(const struct kernel_index *index, const void *params)                 \
     {                                                                                              \
         name##_thread(index, (const struct name##_args *) params);                                 \
     }                                                                                              \
