@@ -39,6 +39,7 @@ static const char *const limits[] = {
     [GMB_LIMIT_LEASES_MAX] = "LeasesMax",
     [GMB_LIMIT_REQUESTS] = "requests",
     [GMB_LIMIT_CHUNKS] = "chunks",
+    [GMB_LIMIT_DRAINING] = "draining",
 };
 static_assert(ARRAY_SIZE(limits) == GMB_LIMIT_MAX, "every limit has a name");
 

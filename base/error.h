@@ -45,8 +45,9 @@ enum gmb_limit {
     GMB_LIMIT_MEMORY_HIGH = 5, /* the tenant is above MemoryHigh and is being slowed down */
     GMB_LIMIT_CLIENTS_MAX = 6,
     GMB_LIMIT_LEASES_MAX = 7,
-    GMB_LIMIT_REQUESTS = 8, /* requests in flight for one client */
-    GMB_LIMIT_CHUNKS = 9,   /* chunks in one lease */
+    GMB_LIMIT_REQUESTS = 8,  /* requests in flight for one client */
+    GMB_LIMIT_CHUNKS = 9,    /* chunks in one lease */
+    GMB_LIMIT_DRAINING = 10, /* an operator empties the device */
     GMB_LIMIT_MAX
 };
 

@@ -74,6 +74,7 @@ static void action_run(struct broker *broker, const struct core_action *action)
     case CORE_ACTION_CLIENT_GONE:
         client_gone(broker, action->client);
         break;
+    case CORE_ACTION_RECLAIM:
     case CORE_ACTION_MAX:
         break;
     }

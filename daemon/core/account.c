@@ -52,6 +52,7 @@ void account_init(struct account *account, struct tenant *tenant, struct device 
     list_init(&account->releasing_link);
     list_init(&account->waiting_link);
     list_init(&account->suspect_link);
+    list_init(&account->over_link);
 }
 
 void account_done(struct account *account)
@@ -59,6 +60,7 @@ void account_done(struct account *account)
     assert(account->used == 0);
     assert(account->suspects == 0);
     assert(list_empty(&account->waiting));
+    list_remove(&account->over_link);
     account_set_limits(account, &(struct core_memory_limits){0});
 }
 

@@ -6,6 +6,7 @@
 #include "daemon/core/admit.h"
 
 #include "daemon/core/account.h"
+#include "daemon/core/answer.h"
 #include "daemon/core/reclaim.h"
 #include "daemon/core/request.h"
 #include "daemon/core/supply.h"
@@ -83,6 +84,7 @@ static bool candidate_throttle(struct core *core, struct candidate *c)
         return false;
     request->throttled = true;
     request->not_before_ns = add_saturate(core->now_ns, delay_ns);
+    heap_remove(&core->wakes, &request->wake);
     heap_push(&core->wakes, &request->wake, request->not_before_ns);
     candidate_hold(c, GMB_LIMIT_MEMORY_HIGH, sub_saturate(high, c->account->used));
     return true;
@@ -143,6 +145,27 @@ static uint64_t recover_device(struct core *core, struct candidate *c, uint64_t 
     return sub_saturate(shortfall, add_saturate(ready, returning));
 }
 
+/* Nothing that lies ready will do: chunks of arenas have to be emptied. Asked for once in a while, so
+ * that the shell has time to do it. */
+static void candidate_reclaim(struct core *core, struct candidate *c, uint64_t beyond, bool own)
+{
+    struct request *request = c->request;
+    struct core_action *action;
+
+    if (beyond == 0 || request->immediate || core->options.reclaim_ns == 0)
+        return;
+    if (request->reclaim_ns <= core->now_ns && answer_room(core) > 0) {
+        action = answer_add(core, CORE_ACTION_RECLAIM);
+        action->reclaim.device = c->device->index;
+        action->reclaim.tenant = c->account->tenant->index;
+        action->reclaim.bytes = MIN(beyond, c->growth);
+        action->reclaim.own = own;
+        request->reclaim_ns = add_saturate(core->now_ns, core->options.reclaim_ns);
+    }
+    if (!heap_linked(&request->wake))
+        heap_push(&core->wakes, &request->wake, request->reclaim_ns);
+}
+
 bool admit_decide(struct core *core, struct request *request, uint64_t *reserved)
 {
     struct candidate c = candidate_make(core, request);
@@ -177,6 +200,7 @@ bool admit_decide(struct core *core, struct request *request, uint64_t *reserved
             *reserved =
                 add_saturate(*reserved, sub_saturate(c.growth, account_unused_min(c.account)));
     }
+    candidate_reclaim(core, &c, beyond, decision.limit == GMB_LIMIT_MEMORY_MAX);
     if (!request->immediate || beyond == 0)
         return false;
     request_refuse(core, request, GMB_STATUS_EXHAUSTED);

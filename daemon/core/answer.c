@@ -94,6 +94,11 @@ static void refusal_write(
             "the broker keeps at most %u chunks on all devices, %u requested by tenant %s",
             LIMIT_CHUNKS_TOTAL, request->count, r->tenant);
         break;
+    case GMB_LIMIT_DRAINING:
+        (void) snprintf(text, size,
+            "device %u is being drained by an operator, %s requested by tenant %s", r->device,
+            r->requested, r->tenant);
+        break;
     case GMB_LIMIT_NONE:
     case GMB_LIMIT_CLIENTS_MAX:
     case GMB_LIMIT_LEASES_MAX:

@@ -38,7 +38,7 @@ static const char *check_chunk(const struct chunk *chunk)
     if (lease && (!leased && chunk->state != CHUNK_CREATING))
         return FIND("chunk %u is %s and part of a lease", chunk->slot.number,
             chunk_state_name(chunk->state));
-    if (lease && (lease->account != chunk->charge.account || chunk->index >= lease->filled ||
+    if (lease && (lease->account != chunk->charge.account || chunk->index >= lease->room ||
                      lease->chunks[chunk->index] != chunk))
         return FIND("chunk %u isn't where its lease has it", chunk->slot.number);
     if (chunk->exposed && !chunk->charge.account->tenant)
@@ -85,13 +85,17 @@ static const char *check_waiting(const struct account *account)
 {
     uint32_t count = 0;
     uint64_t last = 0;
+    bool urgent = true;
 
     list_for_each(request, &account->waiting, struct request, queue_link)
     {
         if (request->state != REQUEST_QUEUED || !heap_linked(&request->deadline))
             return "a request waits that has no deadline or another state";
-        if (request->arrival <= last)
+        if (request->urgent && !urgent)
+            return "an urgent request stands behind one that is not";
+        if (request->arrival <= last && request->urgent == urgent)
             return "requests of one tenant overtook each other";
+        urgent = request->urgent;
         last = request->arrival;
         count++;
     }
@@ -195,6 +199,15 @@ static const char *check_devices(const struct core *core, struct sums *sums)
     return NULL;
 }
 
+static uint32_t arena_filled(const struct lease *lease)
+{
+    uint32_t filled = 0;
+
+    for (uint32_t i = 0; i < lease->max; i++)
+        filled += lease->chunks[i] && !lease->chunks[i]->request;
+    return filled;
+}
+
 static const char *check_clients(const struct core *core)
 {
     uint32_t requests = 0, leases = 0;
@@ -208,6 +221,8 @@ static const char *check_clients(const struct core *core)
             continue;
         list_for_each(lease, &client->leases, struct lease, link)
         {
+            if (lease->max > 0 && arena_filled(lease) != lease->count)
+                return FIND("client %u: an arena miscounts its chunks", i);
             bytes += lease->count * lease->chunk_bytes;
             own_leases++;
         }

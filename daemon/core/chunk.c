@@ -118,6 +118,7 @@ void chunk_keep(struct core *core, struct chunk *chunk, struct account *account)
     struct pool *pool = pool_find(core, account, bytes);
 
     chunk->lease = NULL;
+    chunk->request = NULL;
     if (!pool)
         pool = pool_new(core, account, bytes);
     chunk_set_state(chunk, account->tenant ? CHUNK_CACHED : CHUNK_CLEAN, account);
@@ -144,6 +145,7 @@ void chunk_discard(struct core *core, struct chunk *chunk)
     if (list_linked(&chunk->age))
         pool_remove(pool_find(core, account, chunk->charge.bytes), chunk);
     chunk->lease = NULL;
+    chunk->request = NULL;
     chunk->issued = false;
     chunk_set_state(chunk, CHUNK_RELEASING, account);
     list_append(&account->releasing, &chunk->link);
@@ -156,4 +158,5 @@ void chunk_disown(struct chunk *chunk)
     assert(chunk->state == CHUNK_CREATING);
     charge_move(&chunk->charge, &chunk->charge.account->device->nobody, CHUNK_CREATING);
     chunk->lease = NULL;
+    chunk->request = NULL;
 }

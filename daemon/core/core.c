@@ -31,6 +31,8 @@ const struct core_options core_options_default = {
     .observe_ns = 5 * NSEC_PER_SEC,
     /* Long enough for a driver that is scrubbing, short enough to go unnoticed. */
     .create_backoff_ns = 50 * NSEC_PER_MSEC,
+    /* An eviction of some chunks takes about as long. */
+    .reclaim_ns = 100 * NSEC_PER_MSEC,
     /* Off: what is kept ready is taken from what others could have. */
     .prefetch_bytes = 0,
 };
@@ -47,6 +49,10 @@ static const char *const event_names[] = {
     [CORE_EVENT_LEASE_GROW] = "lease-grow",
     [CORE_EVENT_LEASE_SHRINK] = "lease-shrink",
     [CORE_EVENT_LEASE_RELEASE] = "lease-release",
+    [CORE_EVENT_ARENA_REQUEST] = "arena-request",
+    [CORE_EVENT_ARENA_FILL] = "arena-fill",
+    [CORE_EVENT_ARENA_RETURN] = "arena-return",
+    [CORE_EVENT_DEVICE_DRAIN] = "device-drain",
     [CORE_EVENT_CANCEL] = "cancel",
     [CORE_EVENT_CHUNK_CREATED] = "chunk-created",
     [CORE_EVENT_CHUNK_FAILED] = "chunk-failed",
@@ -66,6 +72,7 @@ static const char *const action_names[] = {
     [CORE_ACTION_CHUNK_CREATE] = "chunk-create",
     [CORE_ACTION_CHUNK_RELEASE] = "chunk-release",
     [CORE_ACTION_MEMORY_OBSERVE] = "memory-observe",
+    [CORE_ACTION_RECLAIM] = "reclaim",
 };
 static_assert(ARRAY_SIZE(action_names) == CORE_ACTION_MAX, "one name for each action");
 
@@ -155,6 +162,12 @@ static void step_client(struct core *core, const struct core_event *event)
         lease_shrink_event(core, client, event);
     else if (event->type == CORE_EVENT_LEASE_RELEASE)
         lease_release_event(core, client, event);
+    else if (event->type == CORE_EVENT_ARENA_REQUEST)
+        request_new_arena(core, client, event);
+    else if (event->type == CORE_EVENT_ARENA_FILL)
+        request_fill(core, client, event);
+    else if (event->type == CORE_EVENT_ARENA_RETURN)
+        lease_return_event(core, client, event);
     else
         request_cancel_event(core, client, event);
 }
@@ -196,6 +209,9 @@ static void step_event(struct core *core, const struct core_event *event)
     case CORE_EVENT_TENANT_SET:
         tenant_set_event(core, event);
         break;
+    case CORE_EVENT_DEVICE_DRAIN:
+        device_drain_event(core, event);
+        break;
     case CORE_EVENT_CLIENT_ADD:
         client_add_event(core, event);
         break;
@@ -205,6 +221,9 @@ static void step_event(struct core *core, const struct core_event *event)
     case CORE_EVENT_LEASE_GROW:
     case CORE_EVENT_LEASE_SHRINK:
     case CORE_EVENT_LEASE_RELEASE:
+    case CORE_EVENT_ARENA_REQUEST:
+    case CORE_EVENT_ARENA_FILL:
+    case CORE_EVENT_ARENA_RETURN:
     case CORE_EVENT_CANCEL:
         step_client(core, event);
         break;

@@ -126,7 +126,8 @@ struct core_event {
             core_id lease;
             uint32_t first, count; /* indices, all empty and not asked for already */
             uint64_t wait_ns;
-        } arena_fill; /* GRANT of [first, first + count) or REFUSE */
+            bool urgent; /* a restore: goes before what else the tenant waits for */
+        } arena_fill;    /* GRANT of [first, first + count) or REFUSE */
         struct {
             core_id lease;
             uint32_t first, count; /* indices, all filled */
@@ -203,8 +204,9 @@ struct core_action {
         struct {
             uint32_t device;
             uint32_t tenant; /* who waits, by index */
-            uint64_t bytes;  /* that are missing, beyond what is on its way back already; repeated
-                                every reclaim_ns while some are */
+            uint64_t bytes;  /* that are missing beyond what is free or being released; asked for
+                                again every reclaim_ns while they are */
+            bool own;        /* the tenant itself is above its MemoryMax, or would be: it gives */
         } reclaim;
         struct {
             uint64_t revision;

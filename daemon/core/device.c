@@ -28,6 +28,7 @@ static struct device *device_new(struct core *core, const struct core_event *eve
     list_init(&device->releasing_accounts);
     list_init(&device->waiting_accounts);
     list_init(&device->suspect_accounts);
+    list_init(&device->over_accounts);
     list_init(&device->supply);
     list_init(&device->verify.chunks);
     return device;
@@ -68,6 +69,41 @@ void device_add_event(struct core *core, const struct core_event *event)
     core->actions->items[core->actions->count - 1].cookie = event->cookie;
 }
 
+void device_drain_event(struct core *core, const struct core_event *event)
+{
+    struct device *device;
+
+    if (event->device_drain.device >= core->device_count)
+        return;
+    device = core->devices[event->device_drain.device];
+    device->draining = !event->device_drain.undo;
+    device->drain = true;
+}
+
+/* Tenants above a MemoryMax that was lowered give back from their arenas. */
+static void overage_reclaim(struct core *core, struct device *device)
+{
+    list_for_each_safe(account, &device->over_accounts, struct account, over_link)
+    {
+        uint64_t over = sub_saturate(
+            sub_saturate(account->used, account_returning(account)), account->limits.max);
+        struct core_action *action;
+
+        if (over == 0 || account->bytes[CHUNK_LEASED] == 0) {
+            list_remove(&account->over_link);
+            continue;
+        }
+        if (account->over_reclaim_ns > core->now_ns || answer_room(core) == 0)
+            continue;
+        account->over_reclaim_ns = add_saturate(core->now_ns, core->options.reclaim_ns);
+        action = answer_add(core, CORE_ACTION_RECLAIM);
+        action->reclaim.device = device->index;
+        action->reclaim.tenant = account->tenant->index;
+        action->reclaim.bytes = over;
+        action->reclaim.own = true;
+    }
+}
+
 void device_work(struct core *core, struct device *device)
 {
     if (device->create_after_ns != 0 && device->create_after_ns <= core->now_ns) {
@@ -78,6 +114,7 @@ void device_work(struct core *core, struct device *device)
         reclaim_expired(core, device);
     if (device->suspects > 0)
         device->age_ns = suspect_age(device, core->now_ns, core->options.orphan_grace_ns);
+    overage_reclaim(core, device);
     queue_drain(core, device);
     supply_work(core, device);
     verify_work(core, device);
@@ -90,6 +127,8 @@ uint64_t device_due(const struct device *device)
 
     if (device->suspects > 0)
         due_ns = MIN(due_ns, device->age_ns);
+    list_for_each(account, &device->over_accounts, struct account, over_link) due_ns =
+        MIN(due_ns, account->over_reclaim_ns);
     if (device->create_after_ns != 0)
         due_ns = MIN(due_ns, device->create_after_ns);
     return due_ns;

@@ -30,6 +30,19 @@ struct lease *lease_new_pending(
     return lease;
 }
 
+static void lease_activate(struct core *core, struct lease *lease)
+{
+    struct client *client = lease->client;
+
+    lease_set_state(lease, LEASE_ACTIVE);
+    lease->since_ns = core->now_ns;
+    list_append(&client->leases, &lease->link);
+    client->lease_count++;
+    client->tenant->leases_pending--;
+    client->tenant->leases++;
+    core->active_leases++;
+}
+
 static void lease_free(struct core *core, struct lease *lease)
 {
     lease_set_state(lease, LEASE_ENDED);
@@ -38,30 +51,55 @@ static void lease_free(struct core *core, struct lease *lease)
     slots_give(&core->leases, lease);
 }
 
+struct lease *lease_new_arena(struct core *core, struct client *client, uint32_t device,
+    uint64_t chunk_bytes, uint32_t max_chunks)
+{
+    struct lease *lease = lease_new_pending(core, client, device, chunk_bytes);
+
+    if (!lease)
+        return NULL;
+    lease->chunks = calloc(max_chunks, sizeof(struct chunk *));
+    if (!lease->chunks) {
+        lease_drop_pending(core, lease);
+        return NULL;
+    }
+    lease->max = lease->room = max_chunks;
+    lease_activate(core, lease);
+    return lease;
+}
+
 void lease_drop_pending(struct core *core, struct lease *lease)
 {
-    assert(lease->filled == 0);
+    assert(lease->count == 0);
     lease->client->tenant->leases_pending--;
     lease_free(core, lease);
 }
 
-void lease_extend(struct core *core, struct lease *lease)
+void lease_extend(struct core *core, const struct request *request)
 {
-    struct client *client = lease->client;
+    struct lease *lease = request->lease;
 
-    for (uint32_t i = lease->count; i < lease->filled; i++)
-        lease->chunks[i]->exposed = true;
-    client->leased_bytes += (lease->filled - lease->count) * lease->chunk_bytes;
-    lease->count = lease->filled;
-    if (lease->state == LEASE_ACTIVE)
-        return;
-    lease_set_state(lease, LEASE_ACTIVE);
-    lease->since_ns = core->now_ns;
-    list_append(&client->leases, &lease->link);
-    client->lease_count++;
-    client->tenant->leases_pending--;
-    client->tenant->leases++;
-    core->active_leases++;
+    for (uint32_t i = 0; i < request->count; i++)
+        lease->chunks[request->first + i]->exposed = true;
+    lease->client->leased_bytes += request->bytes;
+    lease->count += request->count;
+    if (lease->state != LEASE_ACTIVE)
+        lease_activate(core, lease);
+}
+
+bool lease_overlaps(const struct lease *lease, uint32_t first, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (lease->chunks[first + i])
+            return true;
+    }
+    list_for_each(request, &lease->client->requests, struct request, client_link)
+    {
+        if (request->lease == lease && request->first < first + count &&
+            first < request->first + request->count)
+            return true;
+    }
+    return false;
 }
 
 struct lease *lease_find(struct core *core, const struct client *client, core_id id)
@@ -80,27 +118,35 @@ static bool chunk_kept(const struct lease *lease)
            used <= account->limits.max;
 }
 
+/* The chunk at `index`, if there is one, is the broker's again. */
+static void lease_take_back(struct core *core, struct lease *lease, uint32_t index)
+{
+    struct chunk *chunk = lease->chunks[index];
+
+    if (!chunk)
+        return;
+    lease->chunks[index] = NULL;
+    lease->count--;
+    lease->client->leased_bytes = sub_saturate(lease->client->leased_bytes, lease->chunk_bytes);
+    if (chunk_kept(lease))
+        chunk_keep(core, chunk, lease->account);
+    else
+        chunk_discard(core, chunk);
+}
+
 static void lease_truncate(struct core *core, struct lease *lease, uint32_t keep)
 {
-    struct client *client = lease->client;
-
-    while (lease->count > keep) {
-        struct chunk *chunk = lease->chunks[--lease->count];
-
-        client->leased_bytes = sub_saturate(client->leased_bytes, lease->chunk_bytes);
-        if (chunk_kept(lease))
-            chunk_keep(core, chunk, lease->account);
-        else
-            chunk_discard(core, chunk);
-    }
-    lease->filled = keep;
+    while (lease->count > keep)
+        lease_take_back(core, lease, lease->count - 1);
 }
 
 void lease_end(struct core *core, struct lease *lease)
 {
     struct client *client = lease->client;
 
-    assert(!lease->request);
+    assert(lease->requests == 0);
+    for (uint32_t i = 0; i < lease->max && lease->count > 0; i++)
+        lease_take_back(core, lease, i);
     lease_truncate(core, lease, 0);
     list_remove(&lease->link);
     client->lease_count--;
@@ -120,11 +166,10 @@ static struct lease *lease_for_change(
             core, event, GMB_STATUS_NOT_FOUND, GMB_LIMIT_NONE, "the client has no such lease");
         return NULL;
     }
-    if (!lease->request)
+    if (lease->requests == 0)
         return lease;
     answer_refuse(core, event, GMB_STATUS_INVALID, GMB_LIMIT_NONE,
-        "request %llu to grow the lease is in flight: cancel it first",
-        (unsigned long long) lease->request->id);
+        "%u requests to grow the lease are in flight: cancel them first", lease->requests);
     return NULL;
 }
 
@@ -135,6 +180,11 @@ void lease_shrink_event(struct core *core, struct client *client, const struct c
 
     if (!lease)
         return;
+    if (lease->max > 0) {
+        answer_refuse(core, event, GMB_STATUS_INVALID, GMB_LIMIT_NONE,
+            "the lease is an arena: its chunks are returned by index");
+        return;
+    }
     if (keep == 0 || keep > lease->count) {
         answer_refuse(core, event, GMB_STATUS_INVALID, GMB_LIMIT_NONE,
             "the lease has %u chunks and can't keep %u%s", lease->count, keep,
@@ -142,6 +192,40 @@ void lease_shrink_event(struct core *core, struct client *client, const struct c
         return;
     }
     lease_truncate(core, lease, keep);
+    answer_done(core, event);
+}
+
+static bool run_filled(const struct lease *lease, uint32_t first, uint32_t count)
+{
+    if (count == 0 || first >= lease->max || count > lease->max - first)
+        return false;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct chunk *chunk = lease->chunks[first + i];
+
+        if (!chunk || chunk->request || chunk->state != CHUNK_LEASED)
+            return false;
+    }
+    return true;
+}
+
+void lease_return_event(struct core *core, struct client *client, const struct core_event *event)
+{
+    uint32_t first = event->arena_return.first, count = event->arena_return.count;
+    struct lease *lease = lease_find(core, client, event->arena_return.lease);
+
+    if (!lease) {
+        answer_refuse(
+            core, event, GMB_STATUS_NOT_FOUND, GMB_LIMIT_NONE, "the client has no such lease");
+        return;
+    }
+    if (!run_filled(lease, first, count)) {
+        answer_refuse(core, event, GMB_STATUS_INVALID, GMB_LIMIT_NONE,
+            "indices %u to %llu are not all filled chunks of an arena", first,
+            (unsigned long long) first + count - 1);
+        return;
+    }
+    for (uint32_t i = 0; i < count; i++)
+        lease_take_back(core, lease, first + i);
     answer_done(core, event);
 }
 

@@ -8,12 +8,18 @@ struct lease *lease_new_pending(
     struct core *core, struct client *client, uint32_t device, uint64_t chunk_bytes);
 /* A lease that was never granted. */
 void lease_drop_pending(struct core *core, struct lease *lease);
-/* The chunks behind the granted ones are granted too; a pending lease becomes an active one. */
-void lease_extend(struct core *core, struct lease *lease);
+/* The request's chunks are granted; a pending lease becomes an active one. */
+void lease_extend(struct core *core, const struct request *request);
+/* An arena is active from the start. NULL without host memory. */
+struct lease *lease_new_arena(struct core *core, struct client *client, uint32_t device,
+    uint64_t chunk_bytes, uint32_t max_chunks);
+/* Whether any of these indices of an arena is filled or asked for. */
+bool lease_overlaps(const struct lease *lease, uint32_t first, uint32_t count);
 /* An active lease; NULL when there is none or it is another client's. */
 struct lease *lease_find(struct core *core, const struct client *client, core_id id);
 /* Takes all chunks back; no request may be in flight for it. */
 void lease_end(struct core *core, struct lease *lease);
 
 void lease_shrink_event(struct core *core, struct client *client, const struct core_event *event);
+void lease_return_event(struct core *core, struct client *client, const struct core_event *event);
 void lease_release_event(struct core *core, struct client *client, const struct core_event *event);

@@ -33,6 +33,24 @@ static void queue_insert(struct core *core, struct request *request, struct list
     account->device->drain = true;
 }
 
+static bool goes_before(const struct request *request, const struct request *other)
+{
+    if (request->urgent != other->urgent)
+        return request->urgent;
+    return request->arrival < other->arrival;
+}
+
+/* Behind the last one of its tenant that goes before it; nearly always that is the last of all. */
+static struct list *queue_place(const struct request *request)
+{
+    struct list *waiting = &request->lease->account->waiting, *where = waiting->prev;
+
+    while (
+        where != waiting && goes_before(request, container_of(where, struct request, queue_link)))
+        where = where->prev;
+    return where;
+}
+
 void queue_enter(struct core *core, struct request *request)
 {
     struct account *account = request->lease->account;
@@ -52,20 +70,14 @@ void queue_enter(struct core *core, struct request *request)
         return;
     }
     heap_push(&core->deadlines, &request->deadline, add_saturate(core->now_ns, request->wait_ns));
-    queue_insert(core, request, account->waiting.prev);
+    queue_insert(core, request, queue_place(request));
 }
 
 void queue_requeue(struct core *core, struct request *request)
 {
-    struct account *account = request->lease->account;
-    struct list *where = &account->waiting;
-
     request_set_state(request, REQUEST_QUEUED);
-    while (where->next != &account->waiting &&
-           container_of(where->next, struct request, queue_link)->arrival < request->arrival)
-        where = where->next;
     heap_push(&core->deadlines, &request->deadline, request->deadline.key);
-    queue_insert(core, request, where);
+    queue_insert(core, request, queue_place(request));
 }
 
 void queue_remove(struct core *core, struct request *request)
@@ -134,6 +146,24 @@ static struct fairness_claim claim_make(struct account *account)
     };
 }
 
+/* An operator empties the device: nobody gets anything there. */
+static void queue_refuse_all(struct core *core, struct device *device)
+{
+    while (!list_empty(&device->waiting_accounts)) {
+        struct account *account =
+            list_first(&device->waiting_accounts, struct account, waiting_link);
+        struct request *request = list_first(&account->waiting, struct request, queue_link);
+
+        if (answer_room(core) == 0) {
+            device->drain = core->more = true;
+            return;
+        }
+        request->limit = GMB_LIMIT_DRAINING;
+        request->available_bytes = 0;
+        request_refuse(core, request, GMB_STATUS_EXHAUSTED);
+    }
+}
+
 void queue_drain(struct core *core, struct device *device)
 {
     struct fairness_claim *claims = core->claims;
@@ -143,6 +173,10 @@ void queue_drain(struct core *core, struct device *device)
     if (!device->drain)
         return;
     device->drain = false;
+    if (device->draining) {
+        queue_refuse_all(core, device);
+        return;
+    }
     list_for_each(account, &device->waiting_accounts, struct account, waiting_link)
         claims[count++] = claim_make(account);
     fairness_build(claims, count);

@@ -99,6 +99,9 @@ void reclaim_overage(struct core *core, struct account *account)
     while (!list_empty(&account->idle) &&
            sub_saturate(account->used, account_returning(account)) > max)
         chunk_discard(core, list_first(&account->idle, struct chunk, age));
+    if (sub_saturate(account->used, account_returning(account)) > max &&
+        !list_linked(&account->over_link))
+        list_append(&account->device->over_accounts, &account->over_link);
 }
 
 static bool prefetched(struct core *core, struct chunk *chunk)

@@ -35,7 +35,7 @@ static void request_end(struct core *core, struct request *request)
     queue_remove(core, request);
     list_remove(&request->client_link);
     request->client->request_count--;
-    lease->request = NULL;
+    lease->requests--;
     if (lease->state == LEASE_PENDING)
         lease_drop_pending(core, lease);
     slots_give(&core->requests, request);
@@ -50,9 +50,11 @@ void request_grant(struct core *core, struct request *request)
     action->client = slot_id(&request->client->slot);
     action->request = request->id;
     action->grant.lease = slot_id(&lease->slot);
-    action->grant.first = lease->count;
+    action->grant.first = request->first;
     action->grant.count = request->count;
-    lease_extend(core, lease);
+    for (uint32_t i = 0; i < request->count; i++)
+        lease->chunks[request->first + i]->request = NULL;
+    lease_extend(core, request);
     core->granted++;
     request_end(core, request);
 }
@@ -157,7 +159,7 @@ static bool chunk_count_fits(struct core *core, const struct core_event *event, 
 
 /* Makes the request and lets the queue have it. `lease` may be a PENDING one: freed on failure. */
 static void request_enter(struct core *core, struct lease *lease, const struct core_event *event,
-    uint64_t bytes, uint64_t wait_ns)
+    uint32_t first, uint64_t bytes, uint64_t wait_ns)
 {
     struct client *client = lease->client;
     void *item;
@@ -176,6 +178,8 @@ static void request_enter(struct core *core, struct lease *lease, const struct c
     request->id = event->request;
     request->client = client;
     request->lease = lease;
+    request->urgent = event->type == CORE_EVENT_ARENA_FILL && event->arena_fill.urgent;
+    request->first = first;
     request->count = (uint32_t) ((bytes - 1) / lease->chunk_bytes + 1);
     request->bytes = request->count * lease->chunk_bytes;
     request->arrival = ++core->arrivals;
@@ -186,46 +190,112 @@ static void request_enter(struct core *core, struct lease *lease, const struct c
     list_init(&request->client_link);
     list_append(&client->requests, &request->client_link);
     client->request_count++;
-    lease->request = request;
+    lease->requests++;
     lease->account->device->recent_chunk_bytes = lease->chunk_bytes;
     request_set_state(request, REQUEST_QUEUED);
     queue_enter(core, request);
 }
 
-void request_new_lease(struct core *core, struct client *client, const struct core_event *event)
+/* The device of an event that asks for a new lease, checked together with LeasesMax; NULL after an
+ * answer. */
+static struct device *new_lease_device(
+    struct core *core, struct client *client, const struct core_event *event, uint32_t index)
 {
     struct tenant *tenant = client->tenant;
-    uint32_t index = event->lease_request.device;
-    uint64_t bytes = event->lease_request.bytes, chunk_bytes;
-    struct lease *lease;
 
     if (!request_allowed(core, client, event))
-        return;
+        return NULL;
     if (index >= core->device_count) {
         answer_refuse(
             core, event, GMB_STATUS_NOT_FOUND, GMB_LIMIT_NONE, "there is no device %u", index);
-        return;
-    }
-    if (bytes == 0) {
-        answer_refuse(core, event, GMB_STATUS_INVALID, GMB_LIMIT_NONE, "a lease of 0 bytes");
-        return;
+        return NULL;
     }
     if (tenant->leases + tenant->leases_pending >= tenant->leases_max) {
         answer_refuse(core, event, GMB_STATUS_EXHAUSTED, GMB_LIMIT_LEASES_MAX,
             "tenant %s: LeasesMax=%u leases are held or asked for", tenant->name,
             tenant->leases_max);
+        return NULL;
+    }
+    return core->devices[index];
+}
+
+static void lease_no_memory(struct core *core, const struct core_event *event)
+{
+    answer_refuse(core, event, GMB_STATUS_INTERNAL, GMB_LIMIT_NONE,
+        "no host memory in the broker for another lease");
+}
+
+void request_new_lease(struct core *core, struct client *client, const struct core_event *event)
+{
+    uint32_t index = event->lease_request.device;
+    uint64_t bytes = event->lease_request.bytes, chunk_bytes;
+    struct device *device = new_lease_device(core, client, event, index);
+    struct lease *lease;
+
+    if (!device)
+        return;
+    if (bytes == 0) {
+        answer_refuse(core, event, GMB_STATUS_INVALID, GMB_LIMIT_NONE, "a lease of 0 bytes");
         return;
     }
-    chunk_bytes = chunk_bytes_choose(core, core->devices[index], event);
+    chunk_bytes = chunk_bytes_choose(core, device, event);
     if (chunk_bytes == 0 || !chunk_count_fits(core, event, 0, bytes, chunk_bytes))
         return;
     lease = lease_new_pending(core, client, index, chunk_bytes);
     if (!lease) {
-        answer_refuse(core, event, GMB_STATUS_INTERNAL, GMB_LIMIT_NONE,
-            "no host memory in the broker for another lease");
+        lease_no_memory(core, event);
         return;
     }
-    request_enter(core, lease, event, bytes, event->lease_request.wait_ns);
+    request_enter(core, lease, event, 0, bytes, event->lease_request.wait_ns);
+}
+
+void request_new_arena(struct core *core, struct client *client, const struct core_event *event)
+{
+    uint64_t chunk_bytes = event->arena_request.chunk_bytes;
+    uint32_t max_chunks = event->arena_request.max_chunks, index = event->arena_request.device;
+    struct device *device = new_lease_device(core, client, event, index);
+    struct core_action *action;
+    struct lease *lease;
+
+    if (!device)
+        return;
+    if (chunk_bytes == 0 || chunk_bytes % device->granularity != 0 ||
+        chunk_bytes > LIMIT_CHUNK_BYTES || max_chunks == 0 || max_chunks > LIMIT_LEASE_CHUNKS) {
+        answer_refuse(core, event, GMB_STATUS_INVALID, GMB_LIMIT_CHUNKS,
+            "an arena has 1 to %d chunks, each a multiple of device %u's granularity up to 1G",
+            LIMIT_LEASE_CHUNKS, index);
+        return;
+    }
+    lease = lease_new_arena(core, client, index, chunk_bytes, max_chunks);
+    if (!lease) {
+        lease_no_memory(core, event);
+        return;
+    }
+    action = answer_add(core, CORE_ACTION_GRANT);
+    action->client = event->client;
+    action->request = event->request;
+    action->grant.lease = slot_id(&lease->slot);
+}
+
+void request_fill(struct core *core, struct client *client, const struct core_event *event)
+{
+    struct lease *lease = lease_find(core, client, event->arena_fill.lease);
+    uint32_t first = event->arena_fill.first, count = event->arena_fill.count;
+
+    if (!request_allowed(core, client, event))
+        return;
+    if (!lease)
+        answer_refuse(
+            core, event, GMB_STATUS_NOT_FOUND, GMB_LIMIT_NONE, "the client has no such lease");
+    else if (count == 0 || first >= lease->max || count > lease->max - first)
+        answer_refuse(core, event, GMB_STATUS_INVALID, GMB_LIMIT_NONE,
+            "the lease has no indices %u to %llu", first, (unsigned long long) first + count - 1);
+    else if (lease_overlaps(lease, first, count))
+        answer_refuse(core, event, GMB_STATUS_INVALID, GMB_LIMIT_NONE,
+            "an index from %u to %u is filled or asked for already", first, first + count - 1);
+    else
+        request_enter(
+            core, lease, event, first, count * lease->chunk_bytes, event->arena_fill.wait_ns);
 }
 
 void request_grow(struct core *core, struct client *client, const struct core_event *event)
@@ -240,9 +310,12 @@ void request_grow(struct core *core, struct client *client, const struct core_ev
             core, event, GMB_STATUS_NOT_FOUND, GMB_LIMIT_NONE, "the client has no such lease");
     else if (bytes == 0)
         answer_refuse(core, event, GMB_STATUS_INVALID, GMB_LIMIT_NONE, "growth by 0 bytes");
-    else if (lease->request)
+    else if (lease->max > 0)
         answer_refuse(core, event, GMB_STATUS_INVALID, GMB_LIMIT_NONE,
-            "request %llu to grow the lease is in flight", (unsigned long long) lease->request->id);
+            "the lease is an arena: it is filled by index");
+    else if (lease->requests > 0)
+        answer_refuse(core, event, GMB_STATUS_INVALID, GMB_LIMIT_NONE,
+            "a request to grow the lease is in flight");
     else if (chunk_count_fits(core, event, lease->count, bytes, lease->chunk_bytes))
-        request_enter(core, lease, event, bytes, event->lease_grow.wait_ns);
+        request_enter(core, lease, event, lease->count, bytes, event->lease_grow.wait_ns);
 }

@@ -48,38 +48,45 @@ static int lease_reserve(struct lease *lease, uint32_t count)
     return 0;
 }
 
-static void lease_place(struct lease *lease, uint32_t index, struct chunk *chunk)
+static void chunk_place(struct request *request, uint32_t index, struct chunk *chunk)
 {
-    chunk->lease = lease;
+    chunk->lease = request->lease;
+    chunk->request = request;
     chunk->index = index;
-    lease->chunks[index] = chunk;
+    request->lease->chunks[index] = chunk;
 }
 
 /* The chunks that don't exist yet, from `first` on. */
-static int place_new(struct core *core, struct lease *lease, uint32_t first, uint32_t count)
+static int place_new(struct core *core, struct request *request, uint32_t first, uint32_t count)
 {
+    struct lease *lease = request->lease;
+
     for (uint32_t i = 0; i < count; i++) {
         struct chunk *chunk;
         int r = chunk_new(core, lease->account, lease->chunk_bytes, &chunk);
 
         if (r != 0) {
-            while (i-- > 0)
+            while (i-- > 0) {
                 chunk_end(core, lease->chunks[first + i]);
+                lease->chunks[first + i] = NULL;
+            }
             return r;
         }
-        lease_place(lease, first + i, chunk);
+        chunk_place(request, first + i, chunk);
     }
     return 0;
 }
 
-static void place_ready(
-    struct core *core, struct lease *lease, struct account *from, uint32_t count)
+static void place_ready(struct core *core, struct request *request, struct account *from,
+    uint32_t first, uint32_t count)
 {
+    const struct lease *lease = request->lease;
+
     for (uint32_t i = 0; i < count; i++) {
         struct chunk *chunk = pool_take(core, from, lease->chunk_bytes);
 
         chunk_set_state(chunk, CHUNK_LEASED, lease->account);
-        lease_place(lease, lease->filled++, chunk);
+        chunk_place(request, first + i, chunk);
     }
 }
 
@@ -87,19 +94,19 @@ int supply_start(struct core *core, struct request *request, const struct supply
 {
     struct lease *lease = request->lease;
     struct device *device = lease->account->device;
-    uint32_t ready = plan->cached + plan->clean;
+    uint32_t clean = request->first + plan->cached, new = clean + plan->clean;
     int r;
 
-    r = lease_reserve(lease, lease->count + request->count);
+    r = lease_reserve(lease, request->first + request->count);
     if (r < 0)
         return r;
-    r = place_new(core, lease, lease->count + ready, plan->create);
+    r = place_new(core, request, new, plan->create);
     if (r != 0)
         return r;
-    place_ready(core, lease, lease->account, plan->cached);
-    place_ready(core, lease, &device->nobody, plan->clean);
-    request->next_issue = lease->filled;
-    lease->filled += plan->create;
+    place_ready(core, request, lease->account, request->first, plan->cached);
+    place_ready(core, request, &device->nobody, clean, plan->clean);
+    request->supplied = true;
+    request->next_issue = new;
     request->missing = plan->create;
     queue_remove(core, request);
     request_set_state(request, REQUEST_CREATING);
@@ -115,9 +122,10 @@ void supply_undo(struct core *core, struct request *request)
     struct lease *lease = request->lease;
     struct account *nobody = &lease->account->device->nobody;
 
-    for (uint32_t i = lease->count; i < lease->filled; i++) {
+    for (uint32_t i = request->first; i < request->first + request->count; i++) {
         struct chunk *chunk = lease->chunks[i];
 
+        lease->chunks[i] = NULL;
         if (chunk->state == CHUNK_LEASED)
             chunk_keep(core, chunk, chunk->exposed ? lease->account : nobody);
         else if (chunk->issued)
@@ -125,7 +133,7 @@ void supply_undo(struct core *core, struct request *request)
         else
             chunk_end(core, chunk);
     }
-    lease->filled = lease->count;
+    request->supplied = false;
     request->outstanding = request->missing = 0;
     list_remove(&request->supply_link);
     lease->account->device->drain = true;
@@ -142,13 +150,18 @@ static void issue(struct core *core, struct device *device, struct chunk *chunk)
     action->chunk.bytes = chunk->charge.bytes;
 }
 
+static bool request_unissued(const struct request *request)
+{
+    return request->next_issue < request->first + request->count;
+}
+
 void supply_work(struct core *core, struct device *device)
 {
     list_for_each_safe(request, &device->supply, struct request, supply_link)
     {
         struct lease *lease = request->lease;
 
-        while (request->next_issue < lease->filled && request->outstanding < WINDOW_CHUNKS) {
+        while (request_unissued(request) && request->outstanding < WINDOW_CHUNKS) {
             if (answer_room(core) == 0) {
                 core->more = true;
                 return;
@@ -163,22 +176,20 @@ void supply_work(struct core *core, struct device *device)
 void supply_created(struct core *core, struct chunk *chunk)
 {
     struct account *account = chunk->charge.account;
-    struct lease *lease = chunk->lease;
-    struct request *request;
+    struct request *request = chunk->request;
 
     if (chunk->state != CHUNK_CREATING || !chunk->issued)
         return;
     chunk->issued = false;
-    if (!lease) {
+    if (!request) {
         chunk_keep(core, chunk, account);
         return;
     }
     chunk_set_state(chunk, CHUNK_LEASED, account);
-    request = lease->request;
     request->outstanding--;
     if (--request->missing == 0)
         request_grant(core, request);
-    else if (request->next_issue < lease->filled && request->outstanding <= WINDOW_LOW &&
+    else if (request_unissued(request) && request->outstanding <= WINDOW_LOW &&
              !list_linked(&request->supply_link))
         list_append(&account->device->supply, &request->supply_link);
 }
@@ -186,8 +197,7 @@ void supply_created(struct core *core, struct chunk *chunk)
 void supply_failed(struct core *core, struct chunk *chunk, bool out_of_memory)
 {
     struct device *device = chunk->charge.account->device;
-    struct lease *lease = chunk->lease;
-    struct request *request = lease ? lease->request : NULL;
+    struct request *request = chunk->request;
 
     if (chunk->state != CHUNK_CREATING || !chunk->issued)
         return;

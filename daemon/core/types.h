@@ -93,6 +93,8 @@ struct account {
     struct list releasing_link;
     struct list waiting_link;
     struct list suspect_link;
+    struct list over_link; /* device.over_accounts: used above a MemoryMax that was lowered */
+    uint64_t over_reclaim_ns;
     uint32_t waiting_count;
 };
 
@@ -109,14 +111,15 @@ struct pool {
 struct chunk {
     struct slot slot;
     struct charge charge;
-    uint64_t since_ns;   /* CLEAN, CACHED: since when */
-    struct list link;    /* pool, account.releasing or verify.chunks */
-    struct list age;     /* account.idle */
-    struct lease *lease; /* LEASED, and CREATING for one */
-    uint32_t index;      /* in the lease */
-    uint8_t state;       /* enum chunk_state */
-    bool issued;         /* CREATING, RELEASING: the shell has the job */
-    bool exposed;        /* was granted once: never goes to another tenant */
+    uint64_t since_ns;       /* CLEAN, CACHED: since when */
+    struct list link;        /* pool, account.releasing or verify.chunks */
+    struct list age;         /* account.idle */
+    struct lease *lease;     /* LEASED, and CREATING for one */
+    struct request *request; /* CREATING for one */
+    uint32_t index;          /* in the lease */
+    uint8_t state;           /* enum chunk_state */
+    bool issued;             /* CREATING, RELEASING: the shell has the job */
+    bool exposed;            /* was granted once: never goes to another tenant */
 };
 
 struct verify {
@@ -140,7 +143,8 @@ struct device {
     uint64_t others;     /* what was last seen in use that is neither ours nor suspect */
     struct account nobody;
 
-    struct list idle_accounts, releasing_accounts, waiting_accounts, suspect_accounts;
+    struct list idle_accounts, releasing_accounts, waiting_accounts, suspect_accounts,
+        over_accounts;
     struct list supply; /* struct request.supply_link: with chunks to be asked for */
     uint32_t waiting_count;
     uint64_t recent_chunk_bytes; /* size last asked for */
@@ -151,6 +155,7 @@ struct device {
     uint64_t create_after_ns; /* the driver said no: not before */
     uint64_t expire_ns;       /* no ready chunk is due for release before */
     uint64_t age_ns;          /* no suspect is due to be called orphaned before */
+    bool draining;            /* an operator empties it: nothing new is granted */
     bool drain;               /* something changed that may let a request through */
 };
 
@@ -183,11 +188,11 @@ struct lease {
     enum lease_state state;
     struct list link;
     uint64_t chunk_bytes, since_ns;
-    uint32_t count;  /* granted chunks */
-    uint32_t filled; /* entries of `chunks`: those of a grow in flight follow the granted ones */
+    uint32_t count; /* granted chunks */
+    uint32_t max;   /* indices of an arena, any of which may be empty; 0: no arena, no holes */
     uint32_t room;
-    struct chunk **chunks;
-    struct request *request; /* in flight for this lease, or NULL */
+    struct chunk **chunks; /* by index: granted ones, and those of requests that are CREATING */
+    uint32_t requests;     /* in flight for this lease: at most one unless it is an arena */
 };
 
 struct request {
@@ -197,7 +202,10 @@ struct request {
     struct lease *lease; /* PENDING for a new one */
     enum request_state state;
     uint64_t bytes;
-    uint32_t count; /* chunks */
+    uint32_t first, count; /* indices in the lease */
+    bool supplied;         /* chunks stand at these indices */
+    bool urgent;           /* goes before those of its tenant that are not */
+    uint64_t reclaim_ns;   /* no RECLAIM is asked for on its behalf before */
     uint64_t arrival;
     uint64_t wait_ns;
     bool immediate;       /* may not wait for others, only for what the broker itself recovers */

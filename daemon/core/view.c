@@ -146,6 +146,7 @@ static void lease_view(const struct lease *lease, struct core_lease_view *ret)
         .tenant = lease->account->tenant->index,
         .device = lease->account->device->index,
         .chunks = lease->count,
+        .max_chunks = lease->max,
         .chunk_bytes = lease->chunk_bytes,
         .since_ns = lease->since_ns,
     };
@@ -197,9 +198,14 @@ bool core_lease_chunk(const struct core *core, core_id id, uint32_t index, uint3
 {
     const struct lease *lease = lease_active(slots_find(&core->leases, id));
 
-    if (!lease || index >= lease->count)
+    const struct chunk *chunk;
+
+    if (!lease || index >= (lease->max > 0 ? lease->max : lease->count))
         return false;
-    *ret_chunk = lease->chunks[index]->slot.number;
-    *ret_generation = lease->chunks[index]->slot.generation;
+    chunk = lease->chunks[index];
+    if (!chunk || chunk->request)
+        return false;
+    *ret_chunk = chunk->slot.number;
+    *ret_generation = chunk->slot.generation;
     return true;
 }

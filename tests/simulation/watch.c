@@ -184,6 +184,7 @@ static void watch_action(struct model *model, const struct core_action *action)
     case CORE_ACTION_CONFIGURED:
     case CORE_ACTION_CLIENT_ADDED:
     case CORE_ACTION_CLIENT_GONE: /* the sender of the event looks for them */
+    case CORE_ACTION_RECLAIM: /* a wish: what the world makes of it, the sender of events decides */
     case CORE_ACTION_MAX:
         break;
     }
