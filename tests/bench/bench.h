@@ -11,8 +11,8 @@ struct bench_row {
     const char *name; /* of static storage, like `unit`; never renamed */
     double value;
     const char *unit;
-    double floor; /* in the same unit */
-    double ratio; /* value / floor */
+    double floor;  /* in the same unit */
+    double ratio;  /* value / floor */
     double budget; /* largest ratio allowed; of `broker_rss` the largest value */
     bool met;
 };

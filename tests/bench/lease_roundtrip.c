@@ -1,8 +1,8 @@
 /*
  * One request, one answer: a lease of a chunk that the tenant gave back before (so that it is
  * ready), and an echo, in short blocks by turns, so that each finds its server as warm as the other
- * and what disturbs the machine disturbs both. Both are timed from before the send to after the receipt; closing the fd
- * and giving the lease back aren't.
+ * and what disturbs the machine disturbs both. Both are timed from before the send to after the
+ * receipt; closing the fd and giving the lease back aren't.
  */
 #include <errno.h>
 #include <fcntl.h>
