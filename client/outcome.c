@@ -25,7 +25,7 @@ _Static_assert(GMB_E_INTERNAL == -GMB_STATUS_INTERNAL, "one numbering");
 
 static __thread struct outcome last;
 
-static int outcome_fill(
+static int _printf_(3, 0) outcome_fill(
     struct outcome *outcome, int code, const char *format, va_list args, const char *suffix)
 {
     int length = vsnprintf(outcome->text, sizeof(outcome->text), format, args);

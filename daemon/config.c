@@ -1,6 +1,7 @@
 /*
  * Loading: read the files, parse them in order into settings, then turn the settings into the
- * core's records, for which the devices' capacities must be known. Matching: the first rule that fits.
+ * core's records, for which the devices' capacities must be known. Matching: the first rule that
+ * fits.
  */
 #include "daemon/config.h"
 

@@ -1,8 +1,8 @@
 /*
  * Whose a path is, a lock file beside it says: the lock goes with its holder's death, so a lock
- * that can be taken means that the socket file is nobody's. The file itself stays: unlinking a lock file
- * would let two processes hold locks on two files of that name. A connect probe covers owners that
- * know nothing of the lock.
+ * that can be taken means that the socket file is nobody's. The file itself stays: unlinking a
+ * lock file would let two processes hold locks on two files of that name. A connect probe covers
+ * owners that know nothing of the lock.
  */
 #include "daemon/listen.h"
 

@@ -1,6 +1,7 @@
 /*
  * A process that is out of fds can't accept, and what it can't accept keeps its socket readable:
- * the loop would spin. So one fd is kept in reserve, given up to accept and close what can't be served.
+ * the loop would spin. So one fd is kept in reserve, given up to accept and close what can't be
+ * served.
  */
 #include "daemon/server.h"
 

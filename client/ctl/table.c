@@ -1,5 +1,4 @@
-/* Cells in one array, row by row; widths are counted in terminal columns when everything is known.
- * */
+/* Cells in one array, row by row; widths are counted in columns when everything is known. */
 #include "client/ctl/table.h"
 
 #include <errno.h>

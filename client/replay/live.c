@@ -13,6 +13,7 @@
 #define QUIET_INTERVAL_S 10
 
 static bool shown_on_terminal;
+static uint64_t quiet_until_s = QUIET_INTERVAL_S;
 
 static void print(const struct run *run, uint64_t seconds)
 {
@@ -46,7 +47,8 @@ void live_show(const struct run *run)
         fputs("\r\033[K", stderr);
         print(run, seconds);
         shown_on_terminal = true;
-    } else if (seconds > 0 && seconds % QUIET_INTERVAL_S == 0) {
+    } else if (seconds >= quiet_until_s) {
+        quiet_until_s = seconds + QUIET_INTERVAL_S;
         print(run, seconds);
         fputc('\n', stderr);
     }

@@ -30,7 +30,8 @@ static void queue_insert(struct core *core, struct request *request, struct list
     if (!list_linked(&account->waiting_link))
         list_append(&account->device->waiting_accounts, &account->waiting_link);
     queue_count(core, account, 1);
-    account->device->drain = true;
+    if (where == &account->waiting)
+        account->device->drain = true; /* behind others of its tenant it changes nothing */
 }
 
 static bool goes_before(const struct request *request, const struct request *other)

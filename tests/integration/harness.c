@@ -103,8 +103,8 @@ static void broker_exec(const struct harness *harness)
     if (path == NULL || log < 0 || dup2(log, STDERR_FILENO) < 0)
         _exit(126);
     (void) execl(path, path, "--gpu=sim", "--config", harness->config, "--client-socket",
-        harness->client_socket, "--control-socket", harness->control_socket, "--log-level", "debug",
-        NULL);
+        harness->client_socket, "--control-socket", harness->control_socket, "--log-level",
+        getenv("GMBD_LOG_LEVEL") != NULL ? getenv("GMBD_LOG_LEVEL") : "debug", NULL);
     _exit(127);
 }
 
@@ -190,6 +190,12 @@ static int entry_remove(const char *path, const struct stat *status, int type, s
     return remove(path);
 }
 
+static void folder_remove(struct harness *harness)
+{
+    harness->gpu = gpu_close(harness->gpu);
+    ck_assert_int_eq(nftw(harness->dir, entry_remove, 16, FTW_DEPTH | FTW_PHYS), 0);
+}
+
 static void broker_gone(struct harness *harness)
 {
     harness->pid = 0;
@@ -224,8 +230,13 @@ void harness_stop(struct harness *harness)
     if (ended != harness->pid || !WIFEXITED(status) || WEXITSTATUS(status) != 0)
         harness_fail(harness, "the broker ended with status %d", status);
     broker_gone(harness);
-    harness->gpu = gpu_close(harness->gpu);
-    ck_assert_int_eq(nftw(harness->dir, entry_remove, 16, FTW_DEPTH | FTW_PHYS), 0);
+    folder_remove(harness);
+}
+
+void harness_discard(struct harness *harness)
+{
+    harness_kill(harness);
+    folder_remove(harness);
 }
 
 /* ------------------------------------------------------------------ looks */

@@ -39,6 +39,9 @@ void harness_start_with(struct harness *harness, const char *text, const char *c
 /* Settles, ends the broker with SIGTERM, which must succeed, and removes the folder. */
 void harness_stop(struct harness *harness);
 
+/* Ends the broker without looking at what it leaves, and removes the folder: for measurements. */
+void harness_discard(struct harness *harness);
+
 /* Whether the broker's fds and the device's free memory are at their baseline within `ms`; says in
  * `reason` what is not. */
 bool harness_settled(struct harness *harness, unsigned ms, char reason[128]);

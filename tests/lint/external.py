@@ -16,7 +16,7 @@ EXPORTS = {
     'gpu/sim/libnvidia-ml-sim.so*': 'nvml',
 }
 SUBJECT = re.compile(r'^[a-z0-9][\w./+-]*(, [a-z0-9][\w./+-]*)*: \S.*[^.\s]$')
-SUBJECT_MAX = 80
+SUBJECT_MAX = 100
 
 
 class Unavailable(Exception):

@@ -180,7 +180,7 @@ def cases():
     yield 'allowed: commit subject', lambda: not commits('base, core: sizes hold'), 'git'
     yield 'found: commit without component', lambda: commits('Fix things'), 'git'
     yield 'found: commit with a full stop', lambda: commits('base: fix things.'), 'git'
-    yield 'found: overlong commit subject', lambda: commits('base: ' + 'x' * 75), 'git'
+    yield 'found: overlong commit subject', lambda: commits('base: ' + 'x' * 95), 'git'
 
 
 def main():

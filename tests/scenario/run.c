@@ -9,7 +9,7 @@
  *   request NAME CLIENT SIZE [KEY=VALUE …]      wait=MS chunk=SIZE
  *   grow NAME REQUEST SIZE [wait=MS]            the lease that REQUEST got
  *   release REQUEST, cancel REQUEST, kill CLIENT, detach CLIENT
- *   others SIZE, leak COUNT, pass MS            other processes, releases that don't come back, time
+ *   others SIZE, leak COUNT, pass MS            other processes, releases that don't come back
  *   expect NAME granted | waits
  *   expect NAME refused STATUS [LIMIT]
  *   expect tenant NAME used|leased|cached|orphaned|overage SIZE

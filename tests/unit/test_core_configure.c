@@ -261,6 +261,35 @@ START_TEST(two_operators_do_not_overwrite_each_other_unseen)
 }
 END_TEST
 
+START_TEST(a_reload_without_a_change_changes_no_tenant)
+{
+    uint64_t seen;
+
+    start(GIB);
+    seen = revision_of("chat");
+    batch_limits()->max = 10 * MIB;
+    reconfigure();
+    ck_assert_uint_eq(revision_of("chat"), seen);
+    ck_assert_uint_gt(revision_of("batch"), seen);
+    world_done(&world);
+}
+END_TEST
+
+START_TEST(a_dropped_tenant_is_guaranteed_nothing)
+{
+    start(64 * MIB);
+    batch_limits()->min = 32 * MIB;
+    reconfigure();
+    (void) world_lease(&world, batch, 2 * MIB);
+    assert_refused(chat, world_request(&world, chat, 0, 62 * MIB, 0, 0), GMB_STATUS_OVER_LIMIT,
+        GMB_LIMIT_GUARANTEED);
+    world.tenant_count = 1;
+    reconfigure();
+    (void) world_lease(&world, chat, 62 * MIB);
+    world_done(&world);
+}
+END_TEST
+
 START_TEST(the_broker_takes_1024_tenants)
 {
     static struct core_tenant_config tenants[LIMIT_TENANTS + 1];
@@ -319,5 +348,6 @@ UNIT_MAIN("core_configure", one_invalid_entry_changes_nothing, values_are_held_t
     guarantees_may_fill_the_device_and_no_more, limit_lowered_to_zero_is_enforced_and_restored,
     what_is_returned_above_a_lowered_limit_is_not_kept, a_raised_limit_lets_the_waiting_through,
     a_limit_lowered_below_what_waits_refuses_it, an_empty_configuration_evicts_nobody,
-    a_tenant_that_comes_back_is_the_same, two_operators_do_not_overwrite_each_other_unseen,
+    a_tenant_that_comes_back_is_the_same, a_reload_without_a_change_changes_no_tenant,
+    a_dropped_tenant_is_guaranteed_nothing, two_operators_do_not_overwrite_each_other_unseen,
     the_broker_takes_1024_tenants, devices_come_before_tenants_and_make_sense)

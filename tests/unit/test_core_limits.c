@@ -177,6 +177,26 @@ START_TEST(a_client_has_at_most_1024_requests_waiting)
 }
 END_TEST
 
+START_TEST(a_tenant_has_at_most_4096_requests_waiting)
+{
+    core_id clients[LIMIT_REQUESTS_PER_TENANT / LIMIT_REQUESTS_PER_CLIENT], one_more;
+
+    start(64 * MIB);
+    (void) world_lease(&world, batch, 64 * MIB);
+    for (unsigned k = 0; k < ARRAY_SIZE(clients); k++) {
+        clients[k] = world_client(&world, "chat");
+        for (unsigned i = 0; i < LIMIT_REQUESTS_PER_CLIENT; i++)
+            (void) world_request(&world, clients[k], 0, 2 * MIB, 0, SEC);
+    }
+    one_more = world_client(&world, "chat");
+    assert_refused(one_more, world_request(&world, one_more, 0, 2 * MIB, 0, SEC),
+        GMB_STATUS_EXHAUSTED, GMB_LIMIT_REQUESTS);
+    world_kill(&world, clients[0]);
+    assert_waits(one_more, world_request(&world, one_more, 0, 2 * MIB, 0, SEC));
+    world_done(&world);
+}
+END_TEST
+
 START_TEST(quotas_that_add_up_to_the_capacity_still_work)
 {
     start(64 * MIB);
@@ -196,4 +216,5 @@ UNIT_MAIN("core_limits", two_requests_for_the_last_bytes_only_one_is_admitted,
     memory_max_gives_its_last_byte_and_no_more, a_permanent_refusal_is_never_called_a_temporary_one,
     memory_min_is_grantable_however_much_others_use, free_memory_is_never_more_than_there_is,
     clients_max_is_exact, leases_max_counts_what_is_asked_for_too,
-    a_client_has_at_most_1024_requests_waiting, quotas_that_add_up_to_the_capacity_still_work)
+    a_client_has_at_most_1024_requests_waiting, a_tenant_has_at_most_4096_requests_waiting,
+    quotas_that_add_up_to_the_capacity_still_work)

@@ -300,6 +300,45 @@ START_TEST(who_may_not_wait_is_refused_when_recovery_fails)
 }
 END_TEST
 
+START_TEST(who_may_not_wait_does_not_wait_for_a_slow_driver)
+{
+    core_id lease;
+    uint64_t request;
+
+    start();
+    lease = world_lease(&world, chat, 64 * MIB);
+    assert_done(chat, world_release(&world, chat, lease));
+    world.held_up = true; /* what lies ready would do, but the releases take for ever */
+    request = world_request(&world, batch, 0, 32 * MIB, 32 * MIB, 0);
+    world_pass(&world, 100 * MS - 1);
+    assert_waits(batch, request);
+    world_pass(&world, 1);
+    assert_refused(batch, request, GMB_STATUS_EXHAUSTED, GMB_LIMIT_DEVICE);
+    world_done(&world);
+}
+END_TEST
+
+START_TEST(ready_chunks_of_the_right_size_are_not_given_back_for_a_wait)
+{
+    core_id lease;
+    uint64_t request;
+
+    start();
+    (void) world_lease(&world, batch, 32 * MIB);
+    lease = world_lease(&world, chat, 32 * MIB);
+    assert_done(chat, world_release(&world, chat, lease));
+    request = ask(chat, 48);
+    world_pass(&world, SEC);
+    assert_waits(chat, request);
+    ck_assert_uint_eq(world.releases, 0);
+    ck_assert_uint_eq(world_use(&world, "chat", 0).cached, 32 * MIB);
+    give_up(batch);
+    (void) assert_granted(chat, request);
+    ck_assert_uint_eq(world.creates, 16 + 16 + 8);
+    world_done(&world);
+}
+END_TEST
+
 START_TEST(growth_above_memory_high_is_slowed_and_not_refused)
 {
     uint64_t request, at_once;
@@ -392,6 +431,8 @@ UNIT_MAIN("core_queue", a_waiting_request_is_granted_when_memory_comes_back,
     whom_its_own_limit_holds_back_holds_up_nobody,
     who_may_not_wait_still_gets_what_lies_ready_in_another_size,
     who_may_not_wait_is_refused_when_recovery_fails,
+    who_may_not_wait_does_not_wait_for_a_slow_driver,
+    ready_chunks_of_the_right_size_are_not_given_back_for_a_wait,
     growth_above_memory_high_is_slowed_and_not_refused, whoever_is_slowed_holds_up_nobody,
     hundreds_of_requests_at_once_are_all_served,
     more_answers_than_a_step_holds_are_left_to_the_next)
