@@ -1,0 +1,5 @@
+/* Tells at configure time whether nvcc works here. */
+extern "C" __global__ void probe(unsigned *counter)
+{
+    atomicAdd(counter, 1);
+}
