@@ -146,6 +146,8 @@ int request_submit(struct gmb_session *session, struct request *request, struct 
         return outcome->code;
     }
     if (request_takes_memory(request)) {
+        if (session->leaving)
+            return outcome_set(outcome, GMB_E_CANCELLED, "the session is being disconnected");
         if (session->waiting >= LIMIT_REQUESTS_PER_CLIENT) {
             outcome_set(outcome, GMB_E_EXHAUSTED, "%u requests of this session wait already",
                 session->waiting);

@@ -187,26 +187,40 @@ _public_ int gmb_connect(const struct gmb_options *options, gmb_session **ret_se
     return outcome_publish(&outcome);
 }
 
-/* Everything that waits is withdrawn and called back; `lock` is held. */
+static struct request *callback_pending(struct gmb_session *session)
+{
+    list_for_each(request, &session->pending, struct request, link)
+    {
+        if (request->owner == REQUEST_OWNER_CALLBACK)
+            return request;
+    }
+    return NULL;
+}
+
+/*
+ * Everything that waits is withdrawn and called back; `lock` is held. A callback may make calls that
+ * read answers, so that nothing about the lists is known after one.
+ */
 static void pending_withdraw(struct gmb_session *session)
 {
     struct outcome cancelled = OUTCOME_OK;
+    struct request *request;
 
+    session->leaving = true;
     (void) outcome_set(&cancelled, GMB_E_CANCELLED, "the session was disconnected");
     (void) callbacks_run(session, &cancelled);
-    list_for_each_safe(request, &session->pending, struct request, link)
-    {
-        gmb_lease_fn done = request->done;
+    while ((request = callback_pending(session)) != NULL) {
         struct gmb_lease *grown = request->kind == REQUEST_GROW ? request->lease : NULL;
+        gmb_lease_fn done = request->done;
+        void *user = request->user;
 
-        if (request->owner != REQUEST_OWNER_CALLBACK)
-            continue;
         request_abandon(session, request);
         if (grown != NULL)
             grown->busy = false;
         (void) pthread_mutex_unlock(&session->lock);
-        done(request->user, grown, outcome_publish(&cancelled));
+        done(user, grown, outcome_publish(&cancelled));
         (void) pthread_mutex_lock(&session->lock);
+        (void) callbacks_run(session, &cancelled);
     }
 }
 

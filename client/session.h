@@ -60,6 +60,7 @@ struct gmb_session {
     bool reading;          /* the seat is taken */
     bool dispatching;
     bool threaded, stopping;
+    bool leaving; /* being disconnected: nothing more is asked for */
     pthread_t thread;
     bool watching_write; /* the epoll set watches the socket for writing */
     uint64_t last_id;

@@ -35,6 +35,12 @@ struct record {
     struct gpu_chunk gpu; /* zero: none */
 };
 
+/* An fd exported ahead; the slots are used in turn. */
+struct spare {
+    int fd; /* -1: none */
+    uint32_t chunk, generation;
+};
+
 struct chain {
     struct job *first, **last;
 };
@@ -58,6 +64,8 @@ struct executor {
     pthread_mutex_t done_mutex;
     struct chain done;  /* under done_mutex */
     struct chain taken; /* the loop's */
+    struct spare spares[EXECUTOR_SPARES];
+    unsigned next_spare;
     size_t worker_count;
     struct worker workers[];
 };
@@ -199,6 +207,8 @@ struct executor *executor_free(struct executor *executor)
             record_release(executor, &executor->pages[i][k]);
         free(executor->pages[i]);
     }
+    for (size_t i = 0; i < EXECUTOR_SPARES; i++)
+        close_fd(&executor->spares[i].fd);
     (void) pthread_mutex_destroy(&executor->done_mutex);
     close_fd(&executor->event_fd);
     free(executor);
@@ -214,6 +224,8 @@ int executor_new(struct gpu *gpu, struct executor **ret)
     if (executor == NULL)
         return -ENOMEM;
     executor->gpu = gpu;
+    for (size_t i = 0; i < EXECUTOR_SPARES; i++)
+        executor->spares[i].fd = -1;
     chain_init(&executor->done);
     chain_init(&executor->taken);
     (void) pthread_mutex_init(&executor->done_mutex, NULL);
@@ -295,10 +307,23 @@ void executor_create(
     job_give(&executor->workers[device], &record->job);
 }
 
+/* The chunk's spare fd, the caller's; -1 when it has none. */
+static int spare_take(struct executor *executor, uint32_t chunk, uint32_t generation)
+{
+    for (size_t i = 0; i < EXECUTOR_SPARES; i++) {
+        struct spare *spare = &executor->spares[i];
+
+        if (spare->fd >= 0 && spare->chunk == chunk && spare->generation == generation)
+            return TAKE_FD(spare->fd);
+    }
+    return -1;
+}
+
 void executor_release(
     struct executor *executor, uint32_t device, uint32_t chunk, uint32_t generation)
 {
     struct record *record = record_find(executor, chunk);
+    _cleanup_close_ int spare = spare_take(executor, chunk, generation);
 
     record->job = (struct job){
         .type = EXECUTOR_JOB_RELEASE,
@@ -378,15 +403,33 @@ int executor_export(struct executor *executor, uint32_t chunk, uint32_t generati
 {
     struct record *record = record_find(executor, chunk);
     struct gpu_shareable shareable;
-    int r;
+    int spare, r;
 
     if (record == NULL || record->gpu.device == NULL || record->job.generation != generation) {
         *error = (struct gpu_error){.text = "the chunk is gone"};
         return -ESTALE;
+    }
+    spare = spare_take(executor, chunk, generation);
+    if (spare >= 0) {
+        *ret_fd = spare;
+        return 0;
     }
     r = executor->gpu->ops->chunk_export(executor->gpu, &record->gpu, &shareable, error);
     if (r < 0)
         return r;
     *ret_fd = shareable.fd;
     return 0;
+}
+
+void executor_spare(struct executor *executor, uint32_t chunk, uint32_t generation)
+{
+    struct spare *spare = &executor->spares[executor->next_spare];
+    struct gpu_error error;
+    int fd;
+
+    if (executor_export(executor, chunk, generation, &fd, &error) < 0)
+        return;
+    close_fd(&spare->fd);
+    *spare = (struct spare){.fd = fd, .chunk = chunk, .generation = generation};
+    executor->next_spare = (executor->next_spare + 1) % EXECUTOR_SPARES;
 }

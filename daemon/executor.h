@@ -55,3 +55,11 @@ bool executor_take(struct executor *executor, struct executor_done *ret);
  */
 int executor_export(struct executor *executor, uint32_t chunk, uint32_t generation, int *ret_fd,
     struct gpu_error *error) _must_check_;
+
+/*
+ * Exports a chunk ahead of its next grant, so that this one finds the fd ready. At most
+ * EXECUTOR_SPARES chunks have one, those that asked last; it goes with the chunk's release.
+ * To be called when nobody waits: it is a driver call. Failing is no error.
+ */
+#define EXECUTOR_SPARES 16
+void executor_spare(struct executor *executor, uint32_t chunk, uint32_t generation);

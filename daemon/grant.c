@@ -11,6 +11,9 @@
 #include "daemon/broker.h"
 #include "daemon/request.h"
 
+/* Leases of at most so many chunks are worth it: one must not push out all the others' fds. */
+#define SPARES_GRANT (EXECUTOR_SPARES / 4)
+
 int grant_add(struct session *session, const struct core_action *action)
 {
     struct grant *grant = malloc(sizeof(*grant));
@@ -85,6 +88,16 @@ static int chunks_export(struct session *session, const struct grant *grant, Gmb
     return 0;
 }
 
+/*
+ * Small leases come and go, and the same chunks with them. The peer has its answer by now, so it
+ * costs nobody's time to make the fds of their next grant.
+ */
+static void spares_make(struct executor *executor, const Gmb__Grant *grant)
+{
+    for (size_t i = 0; grant->total_chunks <= SPARES_GRANT && i < grant->n_chunks; i++)
+        executor_spare(executor, grant->chunks[i]->number, grant->chunks[i]->generation);
+}
+
 static int frame_send(struct session *session, struct grant *grant,
     const struct core_lease_view *lease, char reason[LIMIT_TEXT_BYTES])
 {
@@ -115,9 +128,12 @@ static int frame_send(struct session *session, struct grant *grant,
     message.body_case = GMB__BROKER_MESSAGE__BODY_GRANT;
     message.grant = &body;
     r = conn_send_consume(session->conn, &message.base, &fds);
-    if (r < 0)
+    if (r < 0) {
         (void) snprintf(reason, LIMIT_TEXT_BYTES, "a grant can't be sent: %s", strerror(-r));
-    return r;
+        return r;
+    }
+    spares_make(session->broker->executor, &body);
+    return 0;
 }
 
 int grant_pump(struct session *session, char reason[LIMIT_TEXT_BYTES])

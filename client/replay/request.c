@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "client/replay/request_memory.h"
 
 /*
  * How long a request that holds memory waits for more before it is preempted, in the trace's time:
@@ -22,25 +23,6 @@
  */
 #define STALL_NS NSEC_PER_SEC
 #define STALL_MIN_NS (10 * NSEC_PER_MSEC)
-
-struct request {
-    struct list link; /* worker->live */
-    struct worker *worker;
-    const struct trace_request *trace;
-    struct stats_request *stats;
-    enum phase phase;
-    struct event *timer;
-    gmb_lease *lease;
-    struct pattern_owner owner;
-    uint64_t chunks;      /* held: received, written */
-    uint64_t wanted;      /* chunks asked for in all */
-    uint64_t final;       /* chunks in the end */
-    uint64_t generated;   /* tokens whose KV exists; kept over a preemption */
-    uint64_t decode_ns;   /* real time at which … */
-    uint64_t decode_from; /* … that many had been generated */
-    uint64_t asked_ns;    /* start of the current wait; 0: none */
-    uint64_t ask_id;      /* the library's name of what was asked; 0: nothing is under way */
-};
 
 static void on_granted(void *user, gmb_lease *lease, int error);
 static void on_grown(void *user, gmb_lease *lease, int error);
@@ -88,69 +70,6 @@ static uint64_t compress(const struct request *request, uint64_t trace_ns)
     return (uint64_t) ((double) trace_ns / request->worker->params->speed);
 }
 
-/* ---- bytes ---- */
-
-static struct device_span span_of(const struct request *request, uint64_t first, uint64_t count)
-{
-    uint64_t chunk_bytes = gmb_lease_chunk_bytes(request->lease);
-
-    return (struct device_span){
-        .address = gmb_lease_address(request->lease) + first * chunk_bytes,
-        .chunk_bytes = chunk_bytes,
-        .first = first,
-        .count = count,
-        .owner = &request->owner,
-    };
-}
-
-/* Takes over what the lease has got since. */
-static bool receive(struct request *request)
-{
-    uint64_t chunks = gmb_lease_bytes(request->lease) / gmb_lease_chunk_bytes(request->lease);
-    struct device_span span = span_of(request, request->chunks, chunks - request->chunks);
-    struct gpu_error error;
-
-    stats_take(request->worker->params->stats, request->worker->params->index,
-        span.count * span.chunk_bytes);
-    request->chunks = chunks;
-    if (device_receive(request->worker->device, &span, &error) == 0)
-        return true;
-    worker_fail(request->worker, "cannot write received memory: %s", error.text);
-    return false;
-}
-
-/* Compares everything that the request holds with what it wrote. */
-static bool check(struct request *request)
-{
-    struct device_span span = span_of(request, 0, request->chunks);
-    struct stats_worker *stats = request->worker->stats;
-    uint64_t foreign = 0, differing = 0;
-    struct gpu_error error;
-
-    if (device_check(request->worker->device, &span, &error) < 0 ||
-        device_settle(request->worker->device, &foreign, &differing, &error) < 0) {
-        worker_fail(request->worker, "cannot check memory: %s", error.text);
-        return false;
-    }
-    atomic_fetch_add(&stats->checked_bytes, span.count * span.chunk_bytes);
-    atomic_fetch_add(&stats->foreign_bytes, foreign);
-    atomic_fetch_add(&stats->corrupt_bytes, foreign + differing);
-    return true;
-}
-
-static bool give_back(struct request *request)
-{
-    uint64_t bytes = request->chunks * gmb_lease_chunk_bytes(request->lease);
-    int r;
-
-    request->chunks = 0;
-    stats_give(request->worker->params->stats, request->worker->params->index, bytes);
-    r = gmb_lease_release(TAKE_PTR(request->lease));
-    if (r < 0)
-        worker_fail(request->worker, "cannot give memory back: %s", gmb_error_text());
-    return r == 0;
-}
-
 /* ---- asking ---- */
 
 static void refuse(struct request *request)
@@ -195,6 +114,12 @@ static void wait_end(struct request *request)
     request->asked_ns = 0;
 }
 
+/* Memory that isn't there now and may be later. */
+static bool is_shortage(int error)
+{
+    return error == GMB_E_EXHAUSTED || error == GMB_E_TIMED_OUT;
+}
+
 static void on_granted(void *user, gmb_lease *lease, int error)
 {
     struct request *request = user;
@@ -208,13 +133,13 @@ static void on_granted(void *user, gmb_lease *lease, int error)
         set_phase(request, PHASE_LOST);
         return;
     }
-    if (error == GMB_E_EXHAUSTED && request->phase == PHASE_ASKING) {
+    if (is_shortage(error) && request->phase == PHASE_ASKING) {
         wait_begin(request, PHASE_WAITING);
         ask(request, worker->params->wait_ns);
         return;
     }
     wait_end(request);
-    if (error == GMB_E_EXHAUSTED || error == GMB_E_OVER_LIMIT || error == GMB_E_TIMED_OUT) {
+    if (is_shortage(error) || error == GMB_E_OVER_LIMIT) {
         refuse(request);
         return;
     }
@@ -223,7 +148,7 @@ static void on_granted(void *user, gmb_lease *lease, int error)
         return;
     }
     request->lease = lease;
-    if (!receive(request))
+    if (!request_receive(request))
         return;
     set_phase(request, PHASE_PREFILL);
     timer_set(request, clock_now(&clock_monotonic) +
@@ -236,8 +161,8 @@ static void abandon(struct request *request)
         return;
     if (request->lease) {
         if (!request->worker->failed)
-            (void) check(request);
-        (void) give_back(request);
+            (void) request_check(request);
+        (void) request_give_back(request);
     }
     set_phase(request, PHASE_LOST);
 }
@@ -248,7 +173,7 @@ static void abandon(struct request *request)
 static void preempt(struct request *request)
 {
     wait_end(request);
-    if (!check(request) || !give_back(request))
+    if (!request_check(request) || !request_give_back(request))
         return;
     atomic_fetch_add(&request->stats->preempted, 1);
     request->owner.attempt++;
@@ -276,12 +201,12 @@ static void on_grown(void *user, gmb_lease *lease, int error)
         abandon(request);
         return;
     }
-    if (error == GMB_E_EXHAUSTED && request->phase == PHASE_GROWING) {
+    if (is_shortage(error) && request->phase == PHASE_GROWING) {
         wait_begin(request, PHASE_STALLED);
         grow(request, MAX(compress(request, STALL_NS), STALL_MIN_NS));
         return;
     }
-    if ((error == GMB_E_EXHAUSTED || error == GMB_E_TIMED_OUT) && request->phase == PHASE_STALLED) {
+    if (is_shortage(error) && request->phase == PHASE_STALLED) {
         preempt(request);
         return;
     }
@@ -290,7 +215,7 @@ static void on_grown(void *user, gmb_lease *lease, int error)
         char limit[STATS_LIMIT_BYTES];
 
         (void) snprintf(limit, sizeof(limit), "%s", gmb_error_limit());
-        if (!check(request) || !give_back(request))
+        if (!request_check(request) || !request_give_back(request))
             return;
         memcpy(request->stats->limit, limit, sizeof(limit));
         set_phase(request, PHASE_REFUSED);
@@ -300,7 +225,7 @@ static void on_grown(void *user, gmb_lease *lease, int error)
         worker_fail(worker, "a request for more memory failed: %s", gmb_error_text());
         return;
     }
-    if (!receive(request))
+    if (!request_receive(request))
         return;
     if (request->phase == PHASE_STALLED) {
         request->decode_ns = clock_now(&clock_monotonic);
@@ -350,7 +275,7 @@ static void on_timer(evutil_socket_t fd, short what, void *user)
         request->wanted = request->chunks + 1;
         set_phase(request, PHASE_GROWING);
         grow(request, GMB_WAIT_NONE);
-    } else if (check(request) && give_back(request)) {
+    } else if (request_check(request) && request_give_back(request)) {
         set_phase(request, PHASE_COMPLETED);
     }
 }

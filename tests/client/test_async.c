@@ -257,6 +257,53 @@ START_TEST(disconnect_gives_back_a_grant_that_comes_late)
 }
 END_TEST
 
+static gmb_lease *held;
+
+/* Asks again, and gives back a lease, which reads whatever has come. */
+static void busy_to_the_end(void *user, gmb_lease *lease, int error)
+{
+    struct gmb_lease_params params = {.size = sizeof(params), .bytes = CHUNK};
+    gmb_lease *another;
+
+    note(user, lease, error);
+    note(user, NULL, gmb_lease_new(script.session, &params, &another));
+    note(user, NULL, gmb_lease_new_async(script.session, &params, note, NULL, NULL));
+    note(user, NULL, gmb_lease_release(TAKE_PTR(held)));
+}
+
+/* What a callback reads while the session ends must not lose or repeat another's. */
+START_TEST(callbacks_of_a_disconnect_may_make_calls)
+{
+    struct gmb_lease_params params = {.size = sizeof(params), .bytes = CHUNK};
+    uint64_t first, second, cancel;
+    struct call call;
+
+    begin();
+    held = script_lease(&script, 2);
+    ck_assert_int_eq(
+        gmb_lease_new_async(script.session, &params, busy_to_the_end, (void *) 1, &first), 0);
+    (void) broker_expect_id(&script, GMB__CLIENT_MESSAGE__BODY_LEASE_REQUEST);
+    second = lease_ask(2, 1);
+    call_start(&script, &call, call_disconnect);
+    cancel = broker_expect_id(&script, GMB__CLIENT_MESSAGE__BODY_CANCEL);
+    broker_error(&script, first, GMB_STATUS_CANCELLED, GMB_LIMIT_NONE, "withdrawn");
+    broker_done(&script, cancel);
+    broker_error(&script, second, GMB_STATUS_TIMED_OUT, GMB_LIMIT_DEVICE, "waited enough");
+    broker_done(&script, broker_expect_id(&script, GMB__CLIENT_MESSAGE__BODY_LEASE_RELEASE));
+    call_join(&call);
+    script.session = NULL;
+
+    ck_assert_int_eq(heard.count, 5);
+    ck_assert_int_eq(heard.error[0], GMB_E_CANCELLED);
+    ck_assert_int_eq(heard.error[1], GMB_E_CANCELLED);
+    ck_assert_int_eq(heard.error[2], GMB_E_CANCELLED);
+    ck_assert_int_eq(heard.error[3], 0);
+    ck_assert_int_eq(heard.user[4], 2);
+    ck_assert_int_eq(heard.error[4], GMB_E_TIMED_OUT);
+    script_end(&script);
+}
+END_TEST
+
 static void dispatch_again(void *user, gmb_lease *lease, int error)
 {
     note(user, lease, gmb_dispatch(script.session, 0));
@@ -419,9 +466,10 @@ int main(void)
         lease_with_a_grow_in_flight_is_busy, refused_grow_brings_the_lease_as_it_was,
         cancelled_request_is_called_back_as_cancelled,
         grant_that_was_on_the_way_survives_the_cancel, broker_that_goes_calls_everybody_back_once,
-        dispatching_is_for_one_at_a_time, silent_broker_does_not_hold_a_lease_for_ever,
-        late_grant_of_a_grow_is_given_back, lease_released_while_unsettled_goes_once_it_is_settled,
-        unconfirmed_release_has_unmapped, requests_beyond_the_sockets_room_are_sent_later};
+        callbacks_of_a_disconnect_may_make_calls, dispatching_is_for_one_at_a_time,
+        silent_broker_does_not_hold_a_lease_for_ever, late_grant_of_a_grow_is_given_back,
+        lease_released_while_unsettled_goes_once_it_is_settled, unconfirmed_release_has_unmapped,
+        requests_beyond_the_sockets_room_are_sent_later};
     Suite *suite = suite_create("client async");
     TCase *tcase = tcase_create("client async");
     SRunner *runner = srunner_create(suite);
