@@ -53,6 +53,22 @@ static void give_back_consume(
         request_free(request);
 }
 
+/* An arena that came when nobody waited for it any more. */
+static void arena_give_back_consume(struct gmb_session *session, struct request *request)
+{
+    struct outcome ignored;
+
+    close_fd(&request->table_fd);
+    close_fd(&request->event_fd);
+    request->kind = REQUEST_RELEASE;
+    request->target = request->arena_id;
+    request->sent = request->answered = false;
+    (void) pthread_mutex_lock(&session->lock);
+    if (request_submit(session, request, &ignored) < 0)
+        request_free(request);
+    (void) pthread_mutex_unlock(&session->lock);
+}
+
 /* A grow that nobody waits for leaves its lease as it was, or ends it if it was released. */
 static void grow_settle(struct gmb_session *session, struct gmb_lease *lease)
 {
@@ -74,6 +90,10 @@ void request_conclude_consume(
 
     ret->outcome = request->outcome;
     ret->lease = lease;
+    if (request->kind == REQUEST_ARENA && request->arena_id != 0) {
+        arena_give_back_consume(session, request);
+        return;
+    }
     if (!request_takes_memory(request)) {
         request_free(request);
         return;

@@ -10,7 +10,7 @@
 static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct list registry = {&registry, &registry};
 static pthread_once_t registry_once = PTHREAD_ONCE_INIT;
-static atomic_uint generation;
+atomic_uint fork_generation;
 
 static void fork_prepare(void)
 {
@@ -28,7 +28,7 @@ static void fork_done(void)
 
 static void fork_child(void)
 {
-    atomic_fetch_add(&generation, 1);
+    atomic_fetch_add(&fork_generation, 1);
     fork_done();
 }
 
@@ -41,7 +41,7 @@ static void fork_handlers_install(void)
 void fork_guard_add(struct gmb_session *session)
 {
     (void) pthread_once(&registry_once, fork_handlers_install);
-    session->generation = atomic_load(&generation);
+    session->generation = atomic_load(&fork_generation);
     session->pid = getpid();
     (void) pthread_mutex_lock(&registry_lock);
     list_append(&registry, &session->registered);
@@ -57,7 +57,7 @@ void fork_guard_remove(struct gmb_session *session)
 
 bool fork_guard_same(const struct gmb_session *session)
 {
-    return session->generation == atomic_load(&generation) && session->pid == getpid();
+    return session->generation == atomic_load(&fork_generation) && session->pid == getpid();
 }
 
 int fork_guard_check(const struct gmb_session *session, struct outcome *outcome)

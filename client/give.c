@@ -9,8 +9,7 @@
 #include "client/request.h"
 #include "client/wait.h"
 
-/* Waits for the broker's Done. `request` is of the calling thread's and gone afterwards. */
-static int done_wait(struct gmb_session *session, struct request *request, struct outcome *outcome)
+int lease_done_wait(struct gmb_session *session, struct request *request, struct outcome *outcome)
 {
     uint64_t deadline_ns = add_saturate(clock_now(&clock_monotonic), session->timeout_ns);
     bool answered;
@@ -45,7 +44,7 @@ static int shrink_tell(
         request_free(request);
         return r;
     }
-    return done_wait(session, request, outcome);
+    return lease_done_wait(session, request, outcome);
 }
 
 static int lease_shrink(struct gmb_lease *lease, uint64_t bytes, struct outcome *outcome)
@@ -97,7 +96,7 @@ static int lease_release(struct gmb_lease *lease, struct outcome *outcome)
         (void) pthread_mutex_unlock(&session->lock);
     }
     lease_free(lease);
-    return r == 0 ? done_wait(session, request, outcome) : r;
+    return r == 0 ? lease_done_wait(session, request, outcome) : r;
 }
 
 /* False, with the lease left to the seat, while a grow of it isn't settled. */

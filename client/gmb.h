@@ -192,9 +192,11 @@ int gmb_lease_release(gmb_lease *lease);
  * back, byte for byte, when it is pinned. Pins and references are counts.
  *
  * Page functions take n pages at once, may be called by any number of threads at once, make no system call
- * unless they say that they wait, and do all or nothing. Misuse (a page that isn't allocated, a free while
- * pinned, a count below zero or past its range) is GMB_E_INVALID and changes nothing; debug builds of the
- * library assert instead.
+ * unless they say that they wait or send, and do all or nothing. An arena needs somebody who dispatches
+ * (gmb_thread_start() or gmb_dispatch(), or threads that block in calls of this library): memory is kept
+ * ready, given back when idle or recalled, and taken for restored pages there. Misuse (a page that isn't allocated, a free while
+ * pinned, a count below zero or past its range) is GMB_E_INVALID and changes nothing; a library built with
+ * GMB_DEBUG_ASSERT aborts instead.
  */
 typedef struct gmb_arena gmb_arena;
 
@@ -203,7 +205,7 @@ enum gmb_element { GMB_ELEMENT_BYTES = 0, GMB_ELEMENT_FP16 = 1, GMB_ELEMENT_BF16
 struct gmb_arena_params {
     size_t size;             /* sizeof(struct gmb_arena_params) */
     const char *device;      /* UUID text; NULL: the broker's first device */
-    uint64_t page_bytes;     /* a multiple of 16; 2^31 at most */
+    uint64_t page_bytes;     /* a multiple of 16; 1 GiB at most */
     uint64_t max_bytes;      /* address space, rounded up to whole chunks */
     uint64_t chunk_bytes;    /* a multiple of page_bytes and granularity; 0: the library chooses */
     uint64_t prefetch_bytes; /* free memory kept ready ahead of need; 0: one chunk */
@@ -224,7 +226,8 @@ uint32_t gmb_arena_pages(const gmb_arena *arena); /* page numbers are below this
 
 /* Allocates n pages, from the fullest chunks. While memory lacks it waits up to wait_ns for the broker
  * (dispatching as a blocking call does); with GMB_WAIT_NONE it makes no system call. EXHAUSTED,
- * TIMED_OUT, OVER_LIMIT (n pages never fit), DISCONNECTED when more memory would be needed. */
+ * TIMED_OUT, OVER_LIMIT (n pages never fit), DISCONNECTED when more memory would be needed. What ret_pages
+ * holds after a failure means nothing. */
 int gmb_page_alloc(gmb_arena *arena, size_t n, uint32_t *ret_pages, uint64_t wait_ns);
 /* Drops one reference of each; the last one frees the page. */
 int gmb_page_unref(gmb_arena *arena, size_t n, const uint32_t *pages);
@@ -237,11 +240,14 @@ enum gmb_pin {
         1,           /* pinned, but some are on their way back: gmb_page_wait() or gmb_arena_fd() */
     GMB_PIN_LOST = 2 /* nothing was pinned: some were recomputable and have been dropped */
 };
+/* Sends one message to the broker when it answers WAITING. DISCONNECTED, with nothing pinned, when pages
+ * aren't resident and the broker is away. */
 int gmb_page_pin(gmb_arena *arena, size_t n, const uint32_t *pages);
 int gmb_page_unpin(gmb_arena *arena, size_t n, const uint32_t *pages);
 /* Whether all are resident now: GMB_PIN_*. The pages are pinned by the caller. */
 int gmb_page_ready(gmb_arena *arena, size_t n, const uint32_t *pages);
-/* Blocks until all are resident or lost, or wait_ns passed (TIMED_OUT). */
+/* Blocks until all are resident (GMB_PIN_READY) or those that aren't are lost (GMB_PIN_LOST), or wait_ns
+ * passed (TIMED_OUT). DISCONNECTED when the broker went away meanwhile: unpin what isn't ready. */
 int gmb_page_wait(gmb_arena *arena, size_t n, const uint32_t *pages, uint64_t wait_ns);
 /* Marks a use, for the eviction policy; pinning does so, too. */
 int gmb_page_touch(gmb_arena *arena, size_t n, const uint32_t *pages);
@@ -250,7 +256,9 @@ int gmb_page_touch(gmb_arena *arena, size_t n, const uint32_t *pages);
 int gmb_arena_fd(const gmb_arena *arena);
 
 /* As gmb_page_unref() and gmb_page_unpin(), taking effect when the work now in `stream` (a CUstream) has
- * finished. They record an event; a later page call or dispatch finds it passed. */
+ * finished. They record an event; a later page call or dispatch finds it passed. What can't be done then
+ * (the page is still pinned by somebody, say) is left undone; a library built with GMB_DEBUG_ASSERT aborts.
+ * Of one stream they take effect in the order of the calls. UNSUPPORTED without a driver's functions. */
 int gmb_page_unref_after(gmb_arena *arena, size_t n, const uint32_t *pages, void *stream);
 int gmb_page_unpin_after(gmb_arena *arena, size_t n, const uint32_t *pages, void *stream);
 
@@ -267,6 +275,7 @@ int gmb_page_set_hint(gmb_arena *arena, uint32_t page, const struct gmb_page_hin
 /* Moves that would empty chunks, for an engine that can change its block tables at a safe point of its
  * choosing: copy the bytes of old[i] to new[i], which is allocated for it, then unref old[i]. Returns the
  * number of moves (at most `max`), or an error. Only unpinned pages with one reference move. */
+/* Pin both while copying. One thread at a time. */
 int gmb_arena_compact(gmb_arena *arena, size_t max, uint32_t *ret_old, uint32_t *ret_new);
 
 struct gmb_arena_stats {

@@ -22,7 +22,7 @@ static int first_part_check(
 
     if (grant->chunk_bytes % granule != 0 ||
         (request->chunk_bytes != 0 && grant->chunk_bytes != request->chunk_bytes) ||
-        (request->kind == REQUEST_GROW && grant->chunk_bytes != lease->chunk_bytes))
+        (request->kind != REQUEST_LEASE && grant->chunk_bytes != lease->chunk_bytes))
         return outcome_set(why, GMB_E_PROTOCOL, "the broker granted chunks of %llu bytes",
             (unsigned long long) grant->chunk_bytes);
     wanted = request->first_chunk + chunks_for(request->bytes, grant->chunk_bytes);
@@ -33,11 +33,8 @@ static int first_part_check(
     return 0;
 }
 
-static int part_check(const struct request *request, const Gmb__Grant *grant, struct outcome *why)
+int grant_belongs(const struct gmb_lease *lease, const Gmb__Grant *grant, struct outcome *why)
 {
-    const struct gmb_lease *lease = request->lease;
-    bool first = request->total_chunks == 0;
-    bool named = request->kind == REQUEST_GROW || !first;
     struct uuid uuid;
 
     if (grant->handle_type != GMB__HANDLE_TYPE__HANDLE_TYPE_POSIX_FD)
@@ -45,6 +42,18 @@ static int part_check(const struct request *request, const Gmb__Grant *grant, st
     if (uuid_from_bytes(grant->device.data, grant->device.len, &uuid) < 0 ||
         !uuid_equal(&uuid, &lease->device->uuid))
         return outcome_set(why, GMB_E_PROTOCOL, "the broker granted chunks of another device");
+    return 0;
+}
+
+static int part_check(const struct request *request, const Gmb__Grant *grant, struct outcome *why)
+{
+    const struct gmb_lease *lease = request->lease;
+    bool first = request->total_chunks == 0;
+    bool named = request->kind != REQUEST_LEASE || !first;
+    int r = grant_belongs(lease, grant, why);
+
+    if (r < 0)
+        return r;
     if (named && grant->lease != lease->id)
         return outcome_set(why, GMB_E_PROTOCOL, "the broker granted chunks of another lease");
     if (grant->first_chunk != request->first_chunk + request->granted_chunks)
@@ -57,8 +66,7 @@ static int part_check(const struct request *request, const Gmb__Grant *grant, st
     return 0;
 }
 
-/* Address space for all that the lease may become. */
-static int range_reserve(
+int grant_range_reserve(
     struct gmb_session *session, struct gmb_lease *lease, uint64_t chunk_bytes, struct outcome *ret)
 {
     uint64_t granule = lease->device->info.granularity_bytes, bytes;
@@ -75,7 +83,7 @@ static int range_reserve(
     return 0;
 }
 
-static int chunk_map(struct gmb_session *session, struct gmb_lease *lease, uint32_t index, int fd,
+int grant_chunk_map(struct gmb_session *session, struct gmb_lease *lease, uint32_t index, int fd,
     struct outcome *ret)
 {
     const struct gpu_ops *ops = session->gpu->ops;
@@ -104,13 +112,13 @@ static void part_map(struct gmb_session *session, struct request *request, struc
     struct gmb_lease *lease = request->lease;
 
     if (lease->reserved_bytes == 0 &&
-        range_reserve(session, lease, lease->chunk_bytes, &request->outcome) < 0)
+        grant_range_reserve(session, lease, lease->chunk_bytes, &request->outcome) < 0)
         return;
     for (size_t i = 0; i < fds->count; i++) {
         _cleanup_close_ int fd = fdset_take(fds, i);
         uint32_t index = request->first_chunk + request->mapped_chunks;
 
-        if (chunk_map(session, lease, index, fd, &request->outcome) < 0)
+        if (grant_chunk_map(session, lease, index, fd, &request->outcome) < 0)
             return;
         request->mapped_chunks++;
     }

@@ -10,3 +10,14 @@
  */
 int grant_take(struct gmb_session *session, struct request *request, const Gmb__Grant *grant,
     struct fdset *fds, struct outcome *why);
+
+/* Address space for all that the lease may become, in whole chunks. INVALID, GPU. Without `lock`. */
+int grant_range_reserve(struct gmb_session *session, struct gmb_lease *lease, uint64_t chunk_bytes,
+    struct outcome *ret);
+
+/* Imports and maps one chunk at its index; `fd` stays the caller's. GPU. Without `lock`. */
+int grant_chunk_map(struct gmb_session *session, struct gmb_lease *lease, uint32_t index, int fd,
+    struct outcome *ret);
+
+/* PROTOCOL unless the chunks are of a kind that we know, and of the lease's device. */
+int grant_belongs(const struct gmb_lease *lease, const Gmb__Grant *grant, struct outcome *why);

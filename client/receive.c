@@ -8,6 +8,8 @@
 #include <errno.h>
 #include <sys/epoll.h>
 
+#include "client/arena_fill.h"
+#include "client/arena_serve.h"
 #include "client/conclude.h"
 #include "client/grant.h"
 #include "client/request.h"
@@ -38,8 +40,18 @@ static int answer_take(struct gmb_session *session, struct request *request,
         if (request_takes_memory(request))
             return grant_take(session, request, message->grant, fds, why);
         break;
+    case GMB__BROKER_MESSAGE__BODY_ARENA_CREATED:
+        if (request->kind != REQUEST_ARENA)
+            break;
+        request->arena_id = message->arena_created->lease;
+        request->arena_chunk_bytes = message->arena_created->chunk_bytes;
+        request->arena_max_chunks = message->arena_created->max_chunks;
+        request->table_fd = fdset_take(fds, 0);
+        request->event_fd = fdset_take(fds, 1);
+        request_answer(session, request);
+        return 0;
     case GMB__BROKER_MESSAGE__BODY_DONE:
-        if (request_takes_memory(request))
+        if (request_takes_memory(request) || request->kind == REQUEST_ARENA)
             break;
         request_answer(session, request);
         return 0;
@@ -53,7 +65,6 @@ static int answer_take(struct gmb_session *session, struct request *request,
         request_answer(session, request);
         return 0;
     case GMB__BROKER_MESSAGE__BODY_WELCOME:
-    case GMB__BROKER_MESSAGE__BODY_ARENA_CREATED:
     case GMB__BROKER_MESSAGE__BODY_CHUNK_RECALL:
     case GMB__BROKER_MESSAGE__BODY__NOT_SET:
     case _GMB__BROKER_MESSAGE__BODY__CASE_IS_INT_SIZE:
@@ -64,17 +75,26 @@ static int answer_take(struct gmb_session *session, struct request *request,
         (unsigned long long) request->id);
 }
 
+static int event_take(struct gmb_session *session, const Gmb__BrokerMessage *message,
+    struct fdset *fds, struct outcome *why)
+{
+    if (message->body_case == GMB__BROKER_MESSAGE__BODY_GRANT)
+        return arena_grant_take(session, message->grant, fds, why);
+    if (message->body_case == GMB__BROKER_MESSAGE__BODY_CHUNK_RECALL)
+        return arena_recall_take(session, message->chunk_recall, why);
+    if (message->body_case != GMB__BROKER_MESSAGE__BODY_ERROR)
+        return 0; /* an event of a later version */
+    (void) outcome_from_error(why, message->error);
+    return why->code;
+}
+
 static int message_take(struct gmb_session *session, const Gmb__BrokerMessage *message,
     struct fdset *fds, struct outcome *why)
 {
     struct request *request;
 
-    if (message->id == 0) {
-        if (message->body_case != GMB__BROKER_MESSAGE__BODY_ERROR)
-            return 0; /* an event of a later version */
-        (void) outcome_from_error(why, message->error);
-        return why->code;
-    }
+    if (message->id == 0)
+        return event_take(session, message, fds, why);
     request = request_find(session, message->id);
     if (request == NULL)
         return outcome_set(why, GMB_E_PROTOCOL,
@@ -111,7 +131,10 @@ static void settle(struct gmb_session *session)
 
         list_remove(&request->link);
         (void) pthread_mutex_unlock(&session->lock);
-        request_conclude_consume(session, request, &ignored);
+        if (request->kind == REQUEST_FILL)
+            arena_fill_conclude_consume(session, request);
+        else
+            request_conclude_consume(session, request, &ignored);
         (void) pthread_mutex_lock(&session->lock);
     }
 }
@@ -139,4 +162,5 @@ void session_receive(struct gmb_session *session)
             session_break(session, &why);
     }
     settle(session);
+    arenas_serve(session);
 }

@@ -25,6 +25,7 @@ struct request *request_new(enum request_kind kind, enum request_owner owner)
     list_init(&request->link);
     request->kind = kind;
     request->owner = owner;
+    request->table_fd = request->event_fd = -1;
     return request;
 }
 
@@ -32,6 +33,9 @@ struct request *request_free(struct request *request)
 {
     if (request != NULL) {
         list_remove(&request->link);
+        close_fd(&request->table_fd);
+        close_fd(&request->event_fd);
+        free(request->pages);
         free(request);
     }
     return NULL;
@@ -53,6 +57,64 @@ static int lease_request_send(struct conn *conn, struct request *request)
     body.wait_ns = request->wait_ns;
     body.label = request->label;
     body.purpose = GMB__PURPOSE__PURPOSE_WORKSPACE;
+    return conn_send_consume(conn, &message.base, NULL);
+}
+
+static int arena_request_send(struct conn *conn, struct request *request)
+{
+    Gmb__ClientMessage message = GMB__CLIENT_MESSAGE__INIT;
+    Gmb__ArenaRequest body;
+
+    gmb__arena_request__init(&body);
+    message.id = request->id;
+    message.body_case = GMB__CLIENT_MESSAGE__BODY_ARENA_REQUEST;
+    message.arena_request = &body;
+    body.device.data = (uint8_t *) (uintptr_t) request->device->uuid.bytes;
+    body.device.len = UUID_BYTES;
+    body.page_bytes = request->page_bytes;
+    body.chunk_bytes = request->chunk_bytes;
+    body.max_bytes = request->max_bytes;
+    body.element = request->element;
+    body.label = request->label;
+    return conn_send_consume(conn, &message.base, NULL);
+}
+
+/* What is said of a run of chunks or of pages of an arena. */
+static int arena_transmit(struct conn *conn, struct request *request)
+{
+    Gmb__ClientMessage message = GMB__CLIENT_MESSAGE__INIT;
+    Gmb__ArenaFill fill = GMB__ARENA_FILL__INIT;
+    Gmb__ArenaReturn giving = GMB__ARENA_RETURN__INIT;
+    Gmb__ArenaMapped mapped = GMB__ARENA_MAPPED__INIT;
+    Gmb__PageWant want = GMB__PAGE_WANT__INIT;
+
+    message.id = request->id;
+    if (request->kind == REQUEST_FILL) {
+        fill.lease = request->lease->id;
+        fill.first = request->first_chunk;
+        fill.count = (uint32_t) (request->bytes / request->lease->chunk_bytes);
+        fill.wait_ns = request->wait_ns;
+        message.body_case = GMB__CLIENT_MESSAGE__BODY_ARENA_FILL;
+        message.arena_fill = &fill;
+    } else if (request->kind == REQUEST_RETURN) {
+        giving.lease = request->target;
+        giving.first = request->run_first;
+        giving.count = request->run_count;
+        message.body_case = GMB__CLIENT_MESSAGE__BODY_ARENA_RETURN;
+        message.arena_return = &giving;
+    } else if (request->kind == REQUEST_MAPPED) {
+        mapped.lease = request->target;
+        mapped.first = request->run_first;
+        mapped.count = request->run_count;
+        message.body_case = GMB__CLIENT_MESSAGE__BODY_ARENA_MAPPED;
+        message.arena_mapped = &mapped;
+    } else {
+        want.lease = request->target;
+        want.n_pages = request->page_count;
+        want.pages = request->pages;
+        message.body_case = GMB__CLIENT_MESSAGE__BODY_PAGE_WANT;
+        message.page_want = &want;
+    }
     return conn_send_consume(conn, &message.base, NULL);
 }
 
@@ -91,6 +153,13 @@ static int request_transmit(struct conn *conn, struct request *request)
         message.body_case = GMB__CLIENT_MESSAGE__BODY_CANCEL;
         message.cancel = &cancel;
         break;
+    case REQUEST_ARENA:
+        return arena_request_send(conn, request);
+    case REQUEST_FILL:
+    case REQUEST_RETURN:
+    case REQUEST_MAPPED:
+    case REQUEST_WANT:
+        return arena_transmit(conn, request);
     case REQUEST_MAX:
         break;
     }
@@ -122,7 +191,7 @@ void request_pump(struct gmb_session *session)
     if (conn_wants_write(session->conn))
         r = conn_flush(session->conn);
     if (r == 0 && session->unsent > 0) {
-        list_for_each(request, &session->pending, struct request, link)
+        list_for_each_safe(request, &session->pending, struct request, link)
         {
             if (request->sent)
                 continue;
@@ -131,6 +200,8 @@ void request_pump(struct gmb_session *session)
                 break;
             request->sent = true;
             session->unsent--;
+            if (request_is_note(request))
+                request_free(request);
         }
     }
     /* The seat finds the end of the connection behind whatever the broker still sent. */
@@ -156,7 +227,8 @@ int request_submit(struct gmb_session *session, struct request *request, struct 
         }
         session->waiting++;
     }
-    request->id = ++session->last_id;
+    if (!request_is_note(request))
+        request->id = ++session->last_id;
     list_append(&session->pending, &request->link);
     session->unsent++;
     request_pump(session);
@@ -167,7 +239,7 @@ struct request *request_find(struct gmb_session *session, uint64_t id)
 {
     list_for_each(request, &session->pending, struct request, link)
     {
-        if (request->id == id)
+        if (request->id == id && !request_is_note(request))
             return request;
     }
     return NULL;
@@ -189,6 +261,7 @@ void request_answer(struct gmb_session *session, struct request *request)
         session_notify(session);
         break;
     case REQUEST_OWNER_NOBODY:
+    case REQUEST_OWNER_ARENA:
         list_append(&session->settling, &request->link);
         break;
     case REQUEST_OWNER_MAX:

@@ -14,6 +14,7 @@
 #include <sys/eventfd.h>
 
 #include "base/clock.h"
+#include "client/arena.h"
 #include "client/connect.h"
 #include "client/device.h"
 #include "client/dial.h"
@@ -49,10 +50,13 @@ static struct gmb_session *session_free(struct gmb_session *session)
     requests_free(&session->answered);
     requests_free(&session->settling);
     list_for_each_safe(lease, &session->leases, struct gmb_lease, link) lease_free(lease);
+    list_for_each_safe(lease, &session->arenas, struct gmb_lease, link)
+        arena_destroy(arena_from_lease(lease));
     session->conn = conn_free(session->conn);
     close_fd(&session->epoll_fd);
     close_fd(&session->notify_fd);
     close_fd(&session->wake_fd);
+    close_fd(&session->arrivals_fd);
     free(session->devices);
     session->gpu = gpu_close(session->gpu);
     (void) pthread_cond_destroy(&session->changed);
@@ -79,6 +83,7 @@ static int session_make(struct gmb_session **ret, struct outcome *outcome)
     list_init(&session->answered);
     list_init(&session->settling);
     list_init(&session->leases);
+    list_init(&session->arenas);
     (void) pthread_mutex_init(&session->lock, NULL);
     (void) pthread_mutex_init(&session->context_lock, NULL);
     (void) pthread_condattr_init(&attributes);
@@ -88,7 +93,9 @@ static int session_make(struct gmb_session **ret, struct outcome *outcome)
     session->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     session->notify_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     session->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (session->epoll_fd < 0 || session->notify_fd < 0 || session->wake_fd < 0) {
+    session->arrivals_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (session->epoll_fd < 0 || session->notify_fd < 0 || session->wake_fd < 0 ||
+        session->arrivals_fd < 0) {
         (void) outcome_set_errno(outcome, errno, "no fds for a session");
         session_free(session);
         return outcome->code;
@@ -238,6 +245,7 @@ static void session_leave(struct gmb_session *session)
 
     (void) pthread_mutex_lock(&session->lock);
     pending_withdraw(session);
+    arenas_withdraw(session);
     pending_settle(session, deadline_ns);
     list_for_each_safe(lease, &session->leases, struct gmb_lease, link)
     {
@@ -246,6 +254,16 @@ static void session_leave(struct gmb_session *session)
             continue;
         (void) pthread_mutex_unlock(&session->lock);
         lease_drop_consume(lease);
+        (void) pthread_mutex_lock(&session->lock);
+    }
+    list_for_each_safe(lease, &session->arenas, struct gmb_lease, link)
+    {
+        struct gmb_arena *arena = arena_from_lease(lease);
+
+        if (arena->filling != NULL)
+            continue;
+        (void) pthread_mutex_unlock(&session->lock);
+        arena_drop_consume(arena);
         (void) pthread_mutex_lock(&session->lock);
     }
     pending_settle(session, deadline_ns);

@@ -50,6 +50,7 @@ struct gmb_session {
     int epoll_fd;  /* what gmb_fd() hands out: the socket and `notify_fd` */
     int notify_fd; /* readable while callbacks wait or the session is over */
     int wake_fd;   /* gets the seat out of its poll */
+    int arrivals_fd; /* epoll, edge-triggered: the arenas' eventfds, which are their owners' to read */
 
     pthread_mutex_t context_lock; /* taken before `lock` or alone */
 
@@ -70,6 +71,8 @@ struct gmb_session {
     struct list answered; /* callbacks to run */
     struct list settling; /* answered, and nobody waits: the seat concludes them */
     struct list leases;
+    struct list arenas;     /* by their leases' links */
+    uint64_t arenas_due_ns; /* when they are looked after next */
 };
 
 struct gmb_lease {
@@ -97,13 +100,19 @@ enum request_kind {
     REQUEST_SHRINK,
     REQUEST_RELEASE,
     REQUEST_CANCEL,
+    REQUEST_ARENA,
+    REQUEST_FILL,
+    REQUEST_RETURN,
+    REQUEST_MAPPED, /* this and the next one are told, not asked: gone once they are sent */
+    REQUEST_WANT,
     REQUEST_MAX
 };
 
 enum request_owner {
     REQUEST_OWNER_WAITER,   /* a thread that blocks on it */
     REQUEST_OWNER_CALLBACK, /* whoever dispatches */
-    REQUEST_OWNER_NOBODY,   /* the seat */
+    REQUEST_OWNER_NOBODY,   /* the seat: what comes is given back */
+    REQUEST_OWNER_ARENA,    /* the seat, for the arena that grows */
     REQUEST_OWNER_MAX
 };
 
@@ -113,21 +122,31 @@ struct request {
     enum request_kind kind;
     enum request_owner owner;
     bool sent, answered;
-    struct gmb_lease *lease; /* of LEASE (owned until concluded) and GROW */
+    struct gmb_lease *lease; /* of LEASE (owned until concluded), GROW and FILL */
     struct outcome outcome;
     uint64_t deadline_ns; /* when a waiter gives up */
 
     /* What is asked for. */
-    uint64_t target; /* SHRINK, RELEASE: the broker's lease; CANCEL: the request */
+    uint64_t target; /* SHRINK, RELEASE and of arenas: the broker's lease; CANCEL: the request */
     uint64_t bytes, chunk_bytes, wait_ns;
     uint32_t keep_chunks;
     char label[LIMIT_NAME_BYTES + 1];
+    const struct device *device;    /* ARENA */
+    uint64_t page_bytes, max_bytes; /* ARENA */
+    uint32_t element;               /* ARENA */
+    uint32_t run_first, run_count;  /* RETURN, MAPPED */
+    uint32_t *pages;                /* WANT: owned */
+    size_t page_count;
 
     /* What has come: the seat's alone until answered. */
     uint32_t first_chunk;    /* of the lease when it was sent */
     uint32_t total_chunks;   /* 0 before the first part */
     uint32_t granted_chunks; /* received, from first_chunk on */
     uint32_t mapped_chunks;
+    uint64_t arena_id; /* ARENA, 0 before it is made; and its fds, owned, or −1 */
+    uint64_t arena_chunk_bytes;
+    uint32_t arena_max_chunks;
+    int table_fd, event_fd;
 
     gmb_lease_fn done;
     void *user;
@@ -135,5 +154,12 @@ struct request {
 
 static inline bool request_takes_memory(const struct request *request)
 {
-    return request->kind == REQUEST_LEASE || request->kind == REQUEST_GROW;
+    return request->kind == REQUEST_LEASE || request->kind == REQUEST_GROW ||
+           request->kind == REQUEST_FILL;
+}
+
+/* Whether the broker answers nothing. */
+static inline bool request_is_note(const struct request *request)
+{
+    return request->kind == REQUEST_MAPPED || request->kind == REQUEST_WANT;
 }

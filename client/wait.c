@@ -10,6 +10,7 @@
 
 #include <assert.h>
 #include <poll.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 
 #include "base/clock.h"
@@ -37,8 +38,13 @@ static void follow(struct gmb_session *session, uint64_t deadline_ns)
 static void lead_poll(struct gmb_session *session, uint64_t deadline_ns)
 {
     short events = session->watching_write ? POLLIN | POLLOUT : POLLIN;
-    struct pollfd fds[] = {{conn_fd(session->conn), events, 0}, {session->wake_fd, POLLIN, 0}};
+    struct pollfd fds[] = {
+        {conn_fd(session->conn), events, 0},
+        {session->wake_fd, POLLIN, 0},
+        {session->arrivals_fd, POLLIN, 0},
+    };
     struct timespec left = timespec_from_ns(sub_saturate(deadline_ns, clock_now(&clock_monotonic)));
+    struct epoll_event arrived[8];
     eventfd_t value;
 
     (void) pthread_mutex_unlock(&session->lock);
@@ -46,6 +52,9 @@ static void lead_poll(struct gmb_session *session, uint64_t deadline_ns)
     (void) ppoll(fds, ARRAY_SIZE(fds), deadline_ns == CLOCK_NEVER ? NULL : &left, NULL);
     if (fds[1].revents != 0)
         (void) eventfd_read(session->wake_fd, &value);
+    /* Takes the edges alone; whoever waits for pages looks at the pages. */
+    if (fds[2].revents != 0)
+        (void) epoll_wait(session->arrivals_fd, arrived, ARRAY_SIZE(arrived), 0);
     (void) pthread_mutex_lock(&session->lock);
 }
 
@@ -58,6 +67,9 @@ void session_step(struct gmb_session *session, uint64_t deadline_ns)
     if (session->conn == NULL)
         return;
     session->reading = true;
+    /* Arenas want to be looked after even when nothing comes. */
+    if (!list_empty(&session->arenas))
+        deadline_ns = MIN(deadline_ns, session->arenas_due_ns);
     lead_poll(session, deadline_ns);
     request_pump(session);
     session_receive(session);

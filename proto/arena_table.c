@@ -70,6 +70,7 @@ static void table_point(
     ret->counts = (uint16_t *) (void *) (base + layout->count_offset);
     ret->pages = (struct arena_table_page *) (void *) (base + layout->page_offset);
     ret->page_count = layout->max_chunks * layout->pages_per_chunk;
+    ret->reciprocal = ((UINT64_C(1) << 40) + layout->pages_per_chunk - 1) / layout->pages_per_chunk;
 }
 
 /* Word `index` of a chunk's free words when every token is in its place. */

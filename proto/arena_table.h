@@ -71,7 +71,10 @@ enum arena_page_state {
     ARENA_PAGE_STATE_MAX
 };
 
-/* The word of a page. Pins and references saturate into errors, never into their neighbours. */
+/*
+ * The word of a page. Pins and references saturate into errors, never into their neighbours. A page that
+ * isn't FREE and has no reference is about to be freed by a call that frees several.
+ */
 #define ARENA_STATE_BITS 4
 #define ARENA_PIN_SHIFT 4
 #define ARENA_PIN_BITS 16
@@ -81,15 +84,16 @@ enum arena_page_state {
 #define ARENA_GENERATION_BITS 24
 
 #define ARENA_PAGE_RECOMPUTABLE 1u /* flag: may be dropped instead of evicted */
+#define ARENA_PAGE_HINTED 2u       /* flag: position, tokens, parent and prefix were set */
 
 struct arena_table_page {
     uint64_t word;
     uint32_t last_use; /* as in the chunk */
-    uint32_t flags;    /* ARENA_PAGE_RECOMPUTABLE */
-    uint32_t
-        position;    /* of its first token in the sequence: what recomputing costs grows with it */
-    uint32_t tokens; /* that it holds; 0: unknown */
-    uint32_t parent; /* page that it continues; UINT32_MAX: none */
+    uint32_t flags;    /* ARENA_PAGE_* */
+    /* Of an earlier page of that number, or zero, unless flags say HINTED. */
+    uint32_t position; /* of its first token in the sequence: recomputing costs more with it */
+    uint32_t tokens;   /* that it holds; 0: unknown */
+    uint32_t parent;   /* page that it continues; UINT32_MAX: none */
     uint32_t reserved;
     uint64_t prefix; /* hash of everything up to its end; 0: none */
 };
@@ -142,6 +146,7 @@ struct arena_table {
     uint16_t *counts;
     struct arena_table_page *pages;
     uint32_t page_count;
+    uint64_t reciprocal; /* of pages_per_chunk, × 2^40: a page's chunk without a division */
 };
 
 /*
@@ -166,6 +171,12 @@ enum arena_vacancy {
 
 /* What a chunk that is CLOSED or RETURNING holds; its state was set before, in this thread's order. */
 enum arena_vacancy arena_table_chunk_vacant(const struct arena_table *table, uint32_t chunk);
+
+/* Exact for every page below ARENA_PAGES_MAX: the error is below 2^24 / 2^40, what it may be is 1 / 2^12. */
+static inline uint32_t arena_table_chunk_of(const struct arena_table *table, uint32_t page)
+{
+    return (uint32_t) (page * table->reciprocal >> 40);
+}
 
 static inline uint64_t *arena_table_free(const struct arena_table *table, uint32_t chunk)
 {

@@ -71,6 +71,13 @@ static int message_refuse(ProtobufCMessage *message)
     return -EBADMSG;
 }
 
+/* What a client tells without asking for an answer. */
+static bool client_event(const Gmb__ClientMessage *message)
+{
+    return message->body_case == GMB__CLIENT_MESSAGE__BODY_ARENA_MAPPED ||
+           message->body_case == GMB__CLIENT_MESSAGE__BODY_PAGE_WANT;
+}
+
 int frame_decode_client(const uint8_t *bytes, size_t size, Gmb__ClientMessage **ret)
 {
     ProtobufCMessage *base;
@@ -81,7 +88,8 @@ int frame_decode_client(const uint8_t *bytes, size_t size, Gmb__ClientMessage **
     if (r < 0)
         return r;
     message = (Gmb__ClientMessage *) base;
-    if (message->id == 0 || message->body_case == GMB__CLIENT_MESSAGE__BODY__NOT_SET)
+    if (message->body_case == GMB__CLIENT_MESSAGE__BODY__NOT_SET ||
+        (message->id == 0) != client_event(message))
         return message_refuse(base);
     *ret = message;
     return 0;

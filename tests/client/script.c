@@ -56,7 +56,8 @@ void script_end(struct script *script)
             if (message->body_case == GMB__CLIENT_MESSAGE__BODY_CANCEL)
                 broker_error(script, message->cancel->request, GMB_STATUS_CANCELLED, GMB_LIMIT_NONE,
                     "cancelled");
-            broker_done(script, message->id);
+            if (message->id != 0)
+                broker_done(script, message->id);
             message_free(message);
         }
         call_join(&call);

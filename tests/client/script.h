@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "client/gmb.h"
+#include "proto/arena_table.h"
 #include "proto/conn.h"
 #include "tests/client/fake_gpu.h"
 #include "tests/client/fds.h"
@@ -40,6 +41,10 @@ struct call {
     struct script *script;
     int result;
     gmb_lease *lease;
+    gmb_arena *arena;
+    const struct gmb_arena_params *arena_params;
+    size_t n;
+    uint32_t *pages;
     uint64_t bytes, wait_ns;
     char text[300];
     char limit[32];
@@ -54,6 +59,10 @@ int call_lease(struct script *script, struct call *call); /* of `bytes`, room fo
 int call_grow(struct script *script, struct call *call);
 int call_shrink(struct script *script, struct call *call);
 int call_release(struct script *script, struct call *call);
+int call_arena(struct script *script, struct call *call);
+int call_alloc(struct script *script, struct call *call);
+int call_pages_wait(struct script *script, struct call *call);
+int call_arena_free(struct script *script, struct call *call);
 int call_disconnect(struct script *script, struct call *call);
 
 /* The broker's side. */
@@ -85,7 +94,25 @@ struct grant {
 void grant_fill(struct grant *grant, uint64_t id, uint32_t first, uint32_t count, uint32_t total);
 void broker_close(struct script *script);
 
+/* The broker's side of an arena: its page table, and the eventfd. */
+struct script_arena {
+    struct arena_table table;
+    void *memory;
+    uint64_t bytes;
+    int event_fd;
+};
+/* Answers an ArenaRequest with a table of that geometry. */
+void broker_arena(struct script *script, uint64_t id, uint64_t page_bytes, uint32_t chunks,
+    struct script_arena *ret);
+void script_arena_end(struct script_arena *arena);
+/* Chunks come unasked. */
+void broker_arena_grant(struct script *script, uint32_t first, uint32_t count);
+void broker_recall(struct script *script, uint32_t *chunks, size_t count);
+
 /* Whole conversations. */
 void script_connect(struct script *script);
+/* An arena of 16 chunks of CHUNK bytes and 4 pages in each. idle_ns is never, unless the test says. */
+gmb_arena *script_arena(
+    struct script *script, const struct gmb_arena_params *params, struct script_arena *ret);
 /* A lease of so many chunks, room for 16. */
 gmb_lease *script_lease(struct script *script, uint32_t chunks);

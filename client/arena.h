@@ -1,0 +1,86 @@
+/*
+ * What the files of an arena share. An arena is a lease with holes: it has a lease's identity, device and
+ * addresses, and a state of its own for each chunk.
+ *
+ * The page table is shared with the broker; what decides about this process's mappings is private
+ * (`local`). Page functions touch the pool alone; everything else is guarded by the session's lock, and
+ * mappings change in the seat or, once the arena is being freed, in whoever frees it.
+ */
+#pragma once
+
+#include "client/arena_ops.h"
+#include "client/session.h"
+
+/* What is behind an index, as this process knows. */
+enum arena_local {
+    ARENA_LOCAL_EMPTY = 0,
+    ARENA_LOCAL_FILLING = 1,  /* asked for */
+    ARENA_LOCAL_ARRIVING = 2, /* granted unasked, being mapped */
+    ARENA_LOCAL_MAPPED = 3,
+    ARENA_LOCAL_RECALLED = 4, /* mapped, and the broker wants it back */
+    ARENA_LOCAL_STUCK = 5,    /* mapped, and the driver doesn't unmap it */
+    ARENA_LOCAL_MAX
+};
+
+struct arena_after;
+
+struct gmb_arena {
+    struct gmb_lease lease;
+    struct arena_pool pool;
+    void *table_memory;
+    uint64_t table_bytes;
+    int event_fd;
+
+    uint64_t prefetch_pages, idle_ns;
+    _Atomic uint32_t now;      /* coarse clock, as of the last look after the arena */
+    _Atomic uint64_t waits;    /* pins that had to wait */
+    _Atomic uint64_t deferred; /* what waits for streams */
+    pthread_mutex_t after_lock;
+    struct list after;
+    void **events; /* CUevents that are unused */
+    size_t event_count;
+
+    /* By the session's lock. */
+    uint8_t *local;            /* enum arena_local */
+    uint64_t *vacant_since_ns; /* when a chunk was first seen vacant; 0: it isn't */
+    struct request *filling;
+    uint64_t fills;              /* concluded so far */
+    struct outcome fill_outcome; /* of the last one */
+    uint64_t prefetch_after_ns, prefetch_pause_ns;
+    unsigned recalled; /* chunks that are RECALLED */
+    bool serving;      /* the seat is at work on it */
+    bool closing;      /* it is being freed */
+    bool dropped;      /* … and goes when its fill is settled */
+};
+
+static inline struct gmb_arena *arena_from_lease(struct gmb_lease *lease)
+{
+    return container_of(lease, struct gmb_arena, lease);
+}
+
+/* 1/16 s, never 0. */
+uint32_t arena_clock(void);
+
+/* Frees what is in this process. Touches neither driver nor broker. Takes the session's lock. */
+void arena_destroy(struct gmb_arena *arena);
+
+/* Waits for the device, unmaps everything, tells the broker without waiting for its answer, and frees
+ * the arena. Without the session's lock. */
+void arena_drop_consume(struct gmb_arena *arena);
+
+/* Withdraws what arenas have asked for. The session's lock is held. */
+void arenas_withdraw(struct gmb_session *session);
+
+/* Unmaps whole chunks [first, first + count); the device was waited for, where it had to be. False when
+ * the driver didn't do it. Without the session's lock. */
+bool arena_unmap(struct gmb_arena *arena, uint32_t first, uint32_t count);
+/* Waits for the device. GPU. */
+int arena_synchronize(struct gmb_arena *arena, struct outcome *outcome);
+
+/* Tells the broker of a run of chunks (RETURN or MAPPED). The session's lock is held. */
+void arena_tell(struct gmb_arena *arena, enum request_kind kind, uint32_t first, uint32_t count);
+
+/* Applies what streams have passed. True if something was. Never waits. */
+bool arena_after_apply(struct gmb_arena *arena);
+/* Drops what waits for streams, and the events. */
+void arena_after_drop(struct gmb_arena *arena);
