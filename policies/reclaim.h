@@ -6,10 +6,14 @@
  * copies, already checked.
  *
  * Order (docs/architecture.md section 8): empty chunks of anybody; then cold pages of tenants above
- * MemoryHigh; then above MemoryLow; lower priority first; never below MemoryMin; never from a tenant of
- * higher priority than the requester unless that tenant is above its MemoryHigh or the requester is below its
- * MemoryMin. Among equals, whoever is furthest above its weighted share gives first. Within a tenant, the
- * chunk that is cheapest to empty: fewest resident bytes to copy, oldest, cheapest to recompute.
+ * MemoryHigh; then above MemoryLow; then of those whose priority is below the requester's; then, for
+ * a requester below its MemoryMin and only as far as that lacks, of anybody. Within each, lower priority
+ * first. Nobody is brought below its MemoryMin: what it has left there would be promised to it again.
+ * Nothing but empty chunks is taken from a tenant of higher priority than the requester unless that
+ * tenant is above its MemoryHigh or the requester is below its MemoryMin.
+ *
+ * Among equals, whoever was told to degrade and did not gives first, then whoever has most for its
+ * weight. Within a tenant, the chunk that is cheapest to empty (see `score`).
  */
 #pragma once
 
@@ -36,7 +40,9 @@ struct reclaim_chunk {
 struct reclaim_request {
     uint64_t bytes;       /* to free */
     uint32_t beneficiary; /* row of the tenant that asked; UINT32_MAX: an operator */
-    uint32_t from;        /* row of the only tenant that gives; UINT32_MAX: any */
+    uint32_t from;        /* row of the only tenant that gives; UINT32_MAX: any. Where it is the
+                             beneficiary, its own MemoryMax asks: it is not protected from itself */
+    bool whole_device;    /* an operator empties the device: not even MemoryMin protects */
 };
 
 enum reclaim_reason {
@@ -45,6 +51,7 @@ enum reclaim_reason {
     RECLAIM_ABOVE_LOW,
     RECLAIM_LOWER_PRIORITY, /* protected by MemoryLow, but the requester goes before it */
     RECLAIM_BELOW_MIN,      /* for a requester below its guarantee */
+    RECLAIM_OWN, /* its own MemoryMax asks for it, though MemoryLow protects it from others */
     RECLAIM_OPERATOR,
     RECLAIM_REASON_MAX
 };
@@ -52,15 +59,18 @@ enum reclaim_reason {
 struct reclaim_step {
     uint32_t chunk; /* row */
     enum reclaim_reason reason;
-    double score;        /* smaller went first among equals */
+    double score; /* smaller went first within the tenant: bytes to copy, out and, as likely as
+                            the chunk is used again soon, back */
     uint32_t drop_pages; /* recomputable ones to drop, since the tenant's tier is full */
 };
 
 enum reclaim_shortfall {
     RECLAIM_COMPLETE,
-    RECLAIM_NOTHING_LEFT, /* everybody's memory is pinned or in workspaces */
+    RECLAIM_NOTHING_LEFT, /* what isn't planned is pinned or in workspaces */
     RECLAIM_PROTECTED,    /* what is left is protected from this requester */
     RECLAIM_HOST_FULL,    /* the host tier of those who could give has no room */
+    RECLAIM_CUT_SHORT,    /* max_steps were too few: there is more to take */
+    RECLAIM_NO_MEMORY,    /* the broker's own, to plan with: nothing is planned */
     RECLAIM_SHORTFALL_MAX
 };
 
@@ -69,9 +79,39 @@ const char *reclaim_shortfall_name(enum reclaim_shortfall shortfall);
 
 /*
  * Writes at most `max_steps` steps, in order, whose chunks together reach `request->bytes` where they can.
- * Returns their number; `ret_planned` the bytes, `ret_shortfall` why it is less. Time: n log n.
+ * Returns their number; `ret_planned` the bytes, `ret_shortfall` why it is less. Rows that make no
+ * sense (no such tenant, pages of 0 bytes) are left out. Time: n + steps × log n.
  */
 size_t reclaim_plan(const struct reclaim_request *request, const struct reclaim_tenant *tenants,
     size_t tenant_count, const struct reclaim_chunk *chunks, size_t chunk_count,
     struct reclaim_step *ret_steps, size_t max_steps, uint64_t *ret_planned,
     enum reclaim_shortfall *ret_shortfall);
+
+/* ------------------------------------------------------------------ the last resort */
+
+/* A victim that was warned and did not answer, and what is known about it. */
+struct reclaim_kill {
+    bool allowed;    /* by the configuration */
+    uint32_t victim; /* rows; the beneficiary of an operator's plan is UINT32_MAX */
+    uint32_t beneficiary;
+    uint32_t dying; /* victims killed whose memory isn't back yet */
+    bool killed_before;
+    uint64_t since_ns;    /* the last kill */
+    uint64_t cooldown_ns; /* that must lie between two kills */
+};
+
+enum reclaim_kill_verdict {
+    RECLAIM_KILL_YES,
+    RECLAIM_KILL_FORBIDDEN,    /* the configuration doesn't allow it */
+    RECLAIM_KILL_ITSELF,       /* the requester is never its own victim */
+    RECLAIM_KILL_NOT_ENTITLED, /* neither below its MemoryMin nor of strictly higher priority */
+    RECLAIM_KILL_ANOTHER,      /* one at a time */
+    RECLAIM_KILL_COOLDOWN,
+    RECLAIM_KILL_VERDICT_MAX
+};
+
+const char *reclaim_kill_verdict_name(enum reclaim_kill_verdict verdict);
+
+/* The first guard that forbids it, in the order above. Total: unknown rows are not entitled. */
+enum reclaim_kill_verdict reclaim_may_kill(
+    const struct reclaim_kill *kill, const struct reclaim_tenant *tenants, size_t tenant_count);
