@@ -109,7 +109,8 @@ KERNEL_FUNCTION uint64_t checksum_value(const struct checksum *of)
 
 #endif
 
-/* Adds what a thread has summed to the checksum number `page`; `checksums` is 0 when nobody asks. */
+/* Adds what a thread has summed to the checksum of page number `page`. `checksums` is 0 when nobody
+ * asks for them. */
 KERNEL_FUNCTION void checksum_join(uint64_t checksums, uint64_t page, const struct checksum *sum)
 {
     if (checksums != 0)

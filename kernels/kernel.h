@@ -59,10 +59,10 @@ struct kernel_index {
 #ifdef __NVCC__ /* knows no vector types */
 struct __align__(16) kernel_pair
 {
-    uint64_t words[2];
+    uint64_t low, high;
     __device__ __forceinline__ uint64_t operator[](int i) const
     {
-        return words[i];
+        return i == 0 ? low : high;
     }
 };
 #else

@@ -2,8 +2,8 @@
  * The device kernels, as PTX for any driver and as functions for the simulator.
  *
  * A program passes `kernels_ptx` to cuModuleLoadData() and launches by name; each kernel takes one
- * parameter, its `struct NAME_args` (pages.h, pattern.h, quantize.h), by value. It needn't know which driver it talks
- * to.
+ * parameter, its `struct NAME_args` (pages.h, pattern.h, quantize.h), by value. It needn't know
+ * which driver it talks to.
  */
 #pragma once
 

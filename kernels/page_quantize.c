@@ -1,7 +1,7 @@
 /*
  * Gather with quantization. A thread takes four blocks of 64 elements, so that their scales make
- * one 16-byte word; it reads each block twice, for the scale and for the codes, the second time from
- * the nearest cache. See quantize.h.
+ * one 16-byte word; it reads each block twice, for the scale and for the codes, the second time
+ * from the nearest cache. See quantize.h.
  */
 #include "kernels/checksum.h"
 #include "kernels/quantize_code.h"
@@ -21,8 +21,8 @@ KERNEL_FUNCTION kernel_pair codes_pack(kernel_pair low, kernel_pair high,
     return word_from_codes(codes);
 }
 
-/* Codes of the block at `src`, `count` words long, to `dst`, where pair number `at` of the quantized
- * page lies. */
+/* Codes of the block at `src`, `count` words long, to `dst`, where pair number `at` of the
+ * quantized page lies. */
 KERNEL_FUNCTION void block_quantize(kernel_pair *dst, const kernel_pair *src, uint64_t count,
     uint64_t at, const struct quantize_scale *scale, enum page_element element,
     enum page_format format, struct checksum *sum)

@@ -10,9 +10,10 @@
  *   page_quantize    quantize.h
  *   page_dequantize  quantize.h
  *
- * Where `checksums` isn't 0 (page_scrub leaves it alone) it is the device address of one uint64_t for each page, to which the
- * kernel adds the page's checksum (checksum.h), computed in the same pass: the caller sets them to
- * zero before, in the same stream. They lie in device memory: atomics don't cross every bus.
+ * Where `checksums` isn't 0 (page_scrub leaves it alone) it is the device address of one uint64_t
+ * for each page, to which the kernel adds the page's checksum (checksum.h), computed in the same
+ * pass: the caller sets them to zero before, in the same stream. They lie in device memory: atomics
+ * don't cross every bus.
  *
  * Any launch shape gives the same result. Blocks share the pages in units of at most 64 KiB, so
  * that more than page_units() blocks find no work; 128 threads a block suit every size.

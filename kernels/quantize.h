@@ -21,11 +21,11 @@
  *   -0              0                             -0
  *
  * (errors to within 1/1000 of themselves, and before the last rounding, which is at most half a
- * unit in the last place of the element type). Neither NaN nor infinity touches the scale or another
- * element. In a block without a finite element other than zero, m is the type's largest finite
- * number: zeros come back as zeros, infinity as that number. The scale is never below 2^-100 (bf16
- * alone gets there), so that no machine's way with subnormals matters: what is below half a step
- * of it becomes zero.
+ * unit in the last place of the element type). Neither NaN nor infinity touches the scale or
+ * another element. In a block without a finite element other than zero, m is the type's largest
+ * finite number: zeros come back as zeros, infinity as that number. The scale is never below 2^-100
+ * (bf16 alone gets there), so that no machine's way with subnormals matters: what is below half a
+ * step of it becomes zero.
  */
 #pragma once
 
@@ -46,8 +46,8 @@ enum page_format {
 };
 
 /*
- * `page_quantize`: src of each pair is a page, dst a quantized one. `page_dequantize`: the other way
- * round. `page_bytes` is the size of the page, not of its quantized form. A launch with another
+ * `page_quantize`: src of each pair is a page, dst a quantized one. `page_dequantize`: the other
+ * way round. `page_bytes` is the size of the page, not of its quantized form. A launch with another
  * element or format than the kernels know does nothing.
  */
 struct page_quantize_args {

@@ -55,7 +55,8 @@ static void scene_begin(struct scene *scene)
     scene_pattern(scene);
 }
 
-/* The table: page i and slot PAGES - 1 - i, of `slot_bytes` each, from the one to the other. */
+/* The table, whose memory stays: page i and slot PAGES - 1 - i, of `slot_bytes` each, from the one
+ * to the other. */
 static struct page_batch scene_batch(const struct scene *scene, bool out, uint64_t slot_bytes)
 {
     static struct page_move moves[PAGES];
@@ -67,8 +68,9 @@ static struct page_batch scene_batch(const struct scene *scene, bool out, uint64
 
         moves[i] = (struct page_move){out ? page : slot, out ? slot : page};
     }
-    assert_ok(cuMemcpyHtoD_v2(scene->control.address, moves, sizeof(moves)));
-    assert_ok(cuMemsetD8_v2(checksums, 0, sizeof(scene->checksums)));
+    /* In the kernel's stream: the NULL stream is in no order with it. */
+    assert_ok(cuMemcpyHtoDAsync_v2(scene->control.address, moves, sizeof(moves), scene->stream));
+    assert_ok(cuMemsetD32Async(checksums, 0, sizeof(scene->checksums) / 4, scene->stream));
     return (struct page_batch){
         .table = scene->control.address,
         .count = PAGES,
@@ -89,7 +91,7 @@ static uint64_t scene_differing(const struct scene *scene)
     struct pattern_check_args check = {
         .src = scene->pages.address, .bytes = RIG_BYTES, .seed = 9, .differing = counter};
 
-    assert_ok(cuMemsetD8_v2(counter, 0, sizeof(uint64_t)));
+    assert_ok(cuMemsetD32Async(counter, 0, 2, scene->stream));
     scene_launch(scene, "pattern_check", &check);
     return rig_word(counter);
 }
