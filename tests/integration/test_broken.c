@@ -75,16 +75,38 @@ START_TEST(every_truncation_of_a_greeting_is_refused)
 }
 END_TEST
 
+/* Each of the messages that only a greeted client may send. */
+static uint64_t request_send(struct raw *raw, int message)
+{
+    switch (message) {
+    case 0:
+        return raw_lease(raw, HARNESS_CHUNK, 0, 0);
+    case 1:
+        return raw_grow(raw, 1, 1);
+    case 2:
+        return raw_shrink(raw, 1, 1);
+    case 3:
+        return raw_release(raw, 1);
+    default:
+        return raw_cancel(raw, 1);
+    }
+}
+
 START_TEST(a_message_out_of_turn_ends_the_connection)
 {
     struct harness harness;
     struct raw raw;
 
     harness_start(&harness, NULL);
-    raw_dial(&raw, &harness); /* a lease before Hello */
-    raw_expect_error(&raw, raw_lease(&raw, HARNESS_CHUNK, 0, 0), GMB_STATUS_PROTOCOL);
-    raw_expect_end(&raw);
-    raw_close(&raw);
+    for (int message = 0; message < 5; message++) {
+        uint64_t id;
+
+        raw_dial(&raw, &harness);
+        id = request_send(&raw, message);
+        raw_expect_error(&raw, id, GMB_STATUS_PROTOCOL);
+        raw_expect_end(&raw);
+        raw_close(&raw);
+    }
     raw_connect(&raw, &harness); /* Hello twice */
     raw_expect_error(&raw, raw_hello(&raw, 1), GMB_STATUS_PROTOCOL);
     raw_expect_end(&raw);
