@@ -8,6 +8,7 @@
 #include "daemon/executor.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -398,6 +399,14 @@ bool executor_take(struct executor *executor, struct executor_done *ret)
     return true;
 }
 
+/* Drivers have no code for it, and name it as they like: so it is tried. */
+static bool fds_short(void)
+{
+    _cleanup_close_ int probe = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0);
+
+    return probe < 0 && (errno == EMFILE || errno == ENFILE);
+}
+
 int executor_export(struct executor *executor, uint32_t chunk, uint32_t generation, int *ret_fd,
     struct gpu_error *error)
 {
@@ -416,7 +425,7 @@ int executor_export(struct executor *executor, uint32_t chunk, uint32_t generati
     }
     r = executor->gpu->ops->chunk_export(executor->gpu, &record->gpu, &shareable, error);
     if (r < 0)
-        return r;
+        return fds_short() ? -EMFILE : r;
     *ret_fd = shareable.fd;
     return 0;
 }
