@@ -324,8 +324,10 @@ void executor_release(
     struct executor *executor, uint32_t device, uint32_t chunk, uint32_t generation)
 {
     struct record *record = record_find(executor, chunk);
-    _cleanup_close_ int spare = spare_take(executor, chunk, generation);
+    int spare = spare_take(executor, chunk, generation);
 
+    /* It would keep the memory. */
+    close_fd(&spare);
     record->job = (struct job){
         .type = EXECUTOR_JOB_RELEASE,
         .device = (uint8_t) device,
