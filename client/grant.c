@@ -144,7 +144,6 @@ int grant_take(struct gmb_session *session, struct request *request, const Gmb__
         part_map(session, request, fds);
         (void) pthread_mutex_lock(&session->lock);
     }
-    fdset_close(fds);
     request->granted_chunks += (uint32_t) grant->n_chunks;
     if (request->first_chunk + request->granted_chunks == request->total_chunks)
         request_answer(session, request);

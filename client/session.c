@@ -205,8 +205,8 @@ static struct request *callback_pending(struct gmb_session *session)
 }
 
 /*
- * Everything that waits is withdrawn and called back; `lock` is held. A callback may make calls that
- * read answers, so that nothing about the lists is known after one.
+ * Everything that waits is withdrawn and called back; `lock` is held. A callback may make calls
+ * that read answers, so that nothing about the lists is known after one.
  */
 static void pending_withdraw(struct gmb_session *session)
 {

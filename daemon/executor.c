@@ -8,6 +8,7 @@
 #include "daemon/executor.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -323,8 +324,10 @@ void executor_release(
     struct executor *executor, uint32_t device, uint32_t chunk, uint32_t generation)
 {
     struct record *record = record_find(executor, chunk);
-    _cleanup_close_ int spare = spare_take(executor, chunk, generation);
+    int spare = spare_take(executor, chunk, generation);
 
+    /* It would keep the memory. */
+    close_fd(&spare);
     record->job = (struct job){
         .type = EXECUTOR_JOB_RELEASE,
         .device = (uint8_t) device,
@@ -398,6 +401,14 @@ bool executor_take(struct executor *executor, struct executor_done *ret)
     return true;
 }
 
+/* Drivers have no code for it, and name it as they like: so it is tried. */
+static bool fds_short(void)
+{
+    _cleanup_close_ int probe = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0);
+
+    return probe < 0 && (errno == EMFILE || errno == ENFILE);
+}
+
 int executor_export(struct executor *executor, uint32_t chunk, uint32_t generation, int *ret_fd,
     struct gpu_error *error)
 {
@@ -416,7 +427,7 @@ int executor_export(struct executor *executor, uint32_t chunk, uint32_t generati
     }
     r = executor->gpu->ops->chunk_export(executor->gpu, &record->gpu, &shareable, error);
     if (r < 0)
-        return r;
+        return fds_short() ? -EMFILE : r;
     *ret_fd = shareable.fd;
     return 0;
 }

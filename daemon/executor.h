@@ -50,8 +50,8 @@ bool executor_take(struct executor *executor, struct executor_done *ret);
 
 /*
  * A new fd of a created chunk, the caller's. -ESTALE if the number holds another generation or
- * nothing; else the driver's -errno, -EMFILE and -ENFILE among them, with `error` filled. A driver
- * call on the loop's thread: exporting waits for no other process.
+ * nothing, -EMFILE when this process or system has no fd left, else the driver's -errno, with
+ * `error` filled. A driver call on the loop's thread: exporting waits for no other process.
  */
 int executor_export(struct executor *executor, uint32_t chunk, uint32_t generation, int *ret_fd,
     struct gpu_error *error) _must_check_;

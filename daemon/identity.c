@@ -110,10 +110,10 @@ static uint64_t ticks_now(void)
     return (uint64_t) now.tv_sec * hz + (uint64_t) now.tv_nsec * hz / 1000000000u;
 }
 
-static int pidfd_by_pid(pid_t pid, int *ret_pidfd)
+int identity_open_pid(pid_t pid, uint64_t accepted_ticks, int *ret_pidfd)
 {
     _cleanup_close_ int pidfd = -1;
-    uint64_t started, accepted = ticks_now();
+    uint64_t started;
     char text[PROC_TEXT_BYTES];
     int r;
 
@@ -125,7 +125,7 @@ static int pidfd_by_pid(pid_t pid, int *ret_pidfd)
         r = identity_parse_start(text, &started);
     if (r < 0)
         return r;
-    if (started > accepted)
+    if (started > accepted_ticks)
         return -ESRCH;
     *ret_pidfd = TAKE_FD(pidfd);
     return 0;
@@ -142,7 +142,7 @@ static int pidfd_of_peer(int fd, pid_t pid, int *ret_pidfd)
     }
     if (errno != ENOPROTOOPT)
         return errno == EINVAL ? -ESRCH : -errno;
-    return pidfd_by_pid(pid, ret_pidfd);
+    return identity_open_pid(pid, ticks_now(), ret_pidfd);
 }
 
 static int groups_read(int fd, struct identity *identity)

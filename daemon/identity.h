@@ -36,6 +36,13 @@ void identity_clear(struct identity *identity);
 
 bool identity_in_group(const struct identity *identity, gid_t gid);
 
+/*
+ * For kernels whose sockets don't give a pidfd: one of the process that has `pid`, if it started no
+ * later than `accepted_ticks` (clock ticks since boot). -ESRCH when it started later: then it is
+ * not the one that connected, only has its pid.
+ */
+int identity_open_pid(pid_t pid, uint64_t accepted_ticks, int *ret_pidfd) _must_check_;
+
 /* Field 22 of a /proc/PID/stat line, in clock ticks since boot. -EBADMSG if it is not one. */
 int identity_parse_start(const char *stat_line, uint64_t *ret_ticks) _must_check_;
 /* The path behind `0::` in the text of /proc/PID/cgroup, the caller's; "" when there is none.

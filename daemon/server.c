@@ -35,8 +35,11 @@ static void turn_away(struct server *server, const char *why)
     uint32_t held;
 
     if (ratelimit_pass(&server->turned_away, clock_now(server->broker->clock),
-            TURNED_AWAY_INTERVAL_NS, TURNED_AWAY_LINES, &held))
-        log_warning("turned a connection away: %s (%u more not logged)", why, held);
+            TURNED_AWAY_INTERVAL_NS, TURNED_AWAY_LINES, &held)) {
+        if (held > 0)
+            log_warning("%u more connections were turned away", held);
+        log_warning("turned a connection away: %s", why);
+    }
 }
 
 static int reserve_open(void)

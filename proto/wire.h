@@ -7,6 +7,7 @@
  */
 #pragma once
 
+#include "base/macro.h"
 #include "proto/gmb.pb-c.h"
 
 /*
@@ -16,7 +17,8 @@
  * message or oneof member that stands twice. Unknown fields are skipped. Thread-safe, allocates
  * nothing, linear in `size`.
  */
-int wire_check(const ProtobufCMessageDescriptor *descriptor, const uint8_t *bytes, size_t size);
+int wire_check(
+    const ProtobufCMessageDescriptor *descriptor, const uint8_t *bytes, size_t size) _must_check_;
 
 /* Bytes of the character at `at`, of which `left` > 0 remain: 0 if no text may hold it. For senders
  * of text that isn't theirs. */

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -100,6 +101,12 @@ static void broker_exec(const struct harness *harness)
 
     /* A test that fails doesn't leave its broker behind. */
     (void) prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getenv("HARNESS_NOFILE") != NULL) {
+        rlim_t fds = strtoul(getenv("HARNESS_NOFILE"), NULL, 10);
+        struct rlimit limit = {fds, fds};
+
+        (void) setrlimit(RLIMIT_NOFILE, &limit);
+    }
     if (path == NULL || log < 0 || dup2(log, STDERR_FILENO) < 0)
         _exit(126);
     (void) execl(path, path, "--gpu=sim", "--config", harness->config, "--client-socket",

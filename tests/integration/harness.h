@@ -34,7 +34,8 @@ struct harness {
  * belongs to the tenant `test`, and chunks that were given back are released after 20 ms.
  */
 void harness_start(struct harness *harness, const char *text);
-/* Takes extra environment: `NAME=value` strings, ended by NULL. */
+/* Takes extra environment: `NAME=value` strings, ended by NULL. HARNESS_NOFILE is how many fds the
+ * broker may have. */
 void harness_start_with(struct harness *harness, const char *text, const char *const *environment);
 /* Settles, ends the broker with SIGTERM, which must succeed, and removes the folder. */
 void harness_stop(struct harness *harness);

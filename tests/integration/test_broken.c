@@ -75,16 +75,38 @@ START_TEST(every_truncation_of_a_greeting_is_refused)
 }
 END_TEST
 
+/* Each of the messages that only a greeted client may send. */
+static uint64_t request_send(struct raw *raw, int message)
+{
+    switch (message) {
+    case 0:
+        return raw_lease(raw, HARNESS_CHUNK, 0, 0);
+    case 1:
+        return raw_grow(raw, 1, 1);
+    case 2:
+        return raw_shrink(raw, 1, 1);
+    case 3:
+        return raw_release(raw, 1);
+    default:
+        return raw_cancel(raw, 1);
+    }
+}
+
 START_TEST(a_message_out_of_turn_ends_the_connection)
 {
     struct harness harness;
     struct raw raw;
 
     harness_start(&harness, NULL);
-    raw_dial(&raw, &harness); /* a lease before Hello */
-    raw_expect_error(&raw, raw_lease(&raw, HARNESS_CHUNK, 0, 0), GMB_STATUS_PROTOCOL);
-    raw_expect_end(&raw);
-    raw_close(&raw);
+    for (int message = 0; message < 5; message++) {
+        uint64_t id;
+
+        raw_dial(&raw, &harness);
+        id = request_send(&raw, message);
+        raw_expect_error(&raw, id, GMB_STATUS_PROTOCOL);
+        raw_expect_end(&raw);
+        raw_close(&raw);
+    }
     raw_connect(&raw, &harness); /* Hello twice */
     raw_expect_error(&raw, raw_hello(&raw, 1), GMB_STATUS_PROTOCOL);
     raw_expect_end(&raw);
@@ -218,7 +240,33 @@ START_TEST(a_peer_that_never_reads_is_dropped_and_pins_little)
 }
 END_TEST
 
+START_TEST(a_broker_without_fds_serves_on_when_there_are_some_again)
+{
+    static const char *const environment[] = {"HARNESS_NOFILE=64", NULL};
+    static int silent[80];
+    struct harness harness;
+    struct raw raw;
+    uint64_t lease;
+
+    harness_start_with(&harness, NULL, environment);
+    /* More chunks than it has fds: they go out as far as those reach, again and again. */
+    raw_connect(&raw, &harness);
+    lease = raw_expect_lease(&raw, raw_lease(&raw, 200 * HARNESS_CHUNK, HARNESS_CHUNK, 0), 200);
+    for (size_t i = 0; i < ARRAY_SIZE(silent); i++)
+        silent[i] = harness_dial(harness.client_socket);
+    raw_expect_done(&raw, raw_release(&raw, lease));
+    for (size_t i = 0; i < ARRAY_SIZE(silent); i++)
+        (void) close(silent[i]);
+    raw_close(&raw);
+    harness_settle(&harness);
+    others_are_served(&harness);
+    ck_assert(harness_logged(&harness, "turned a connection away"));
+    harness_stop(&harness);
+}
+END_TEST
+
 UNIT_MAIN("broken", garbage_ends_the_connection_alone, every_truncation_of_a_greeting_is_refused,
     a_message_out_of_turn_ends_the_connection, file_descriptors_where_none_belong_are_closed,
     oversized_frames_and_requests_are_refused, a_thousand_silent_connections_keep_nobody_out,
-    a_peer_that_never_reads_is_dropped_and_pins_little)
+    a_peer_that_never_reads_is_dropped_and_pins_little,
+    a_broker_without_fds_serves_on_when_there_are_some_again)

@@ -1,6 +1,7 @@
 /* What /proc says, including what a hostile process name makes of it, and whose a socket is. */
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -104,6 +105,27 @@ START_TEST(a_dead_peer_is_nobody)
 }
 END_TEST
 
+START_TEST(a_process_younger_than_the_connection_is_not_its_peer)
+{
+    char line[1024] = "";
+    uint64_t started;
+    int pidfd = -1;
+    FILE *file = fopen("/proc/self/stat", "re");
+
+    ck_assert_ptr_nonnull(file);
+    ck_assert_ptr_nonnull(fgets(line, sizeof(line), file));
+    (void) fclose(file);
+    ck_assert_int_eq(identity_parse_start(line, &started), 0);
+    ck_assert_int_eq(identity_open_pid(getpid(), started, &pidfd), 0);
+    ck_assert_int_ge(pidfd, 0);
+    (void) close(pidfd);
+    pidfd = -1;
+    /* Accepted before this process was: its pid was somebody else's then. */
+    ck_assert_int_eq(identity_open_pid(getpid(), started - 1, &pidfd), -ESRCH);
+    ck_assert_int_eq(pidfd, -1);
+}
+END_TEST
+
 START_TEST(uuids_are_read_in_their_one_form)
 {
     static const uint8_t expected[UUID_BYTES] = {
@@ -123,4 +145,4 @@ END_TEST
 
 UNIT_MAIN("daemon_identity", the_start_time_is_field_22_whatever_the_name,
     the_cgroup_is_the_unified_one, a_living_peer_is_who_connected, a_dead_peer_is_nobody,
-    uuids_are_read_in_their_one_form)
+    a_process_younger_than_the_connection_is_not_its_peer, uuids_are_read_in_their_one_form)
