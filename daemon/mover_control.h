@@ -140,6 +140,13 @@ int mover_control_new(struct event_base *base, const struct clock *clock, struct
 struct mover_control *mover_control_free(struct mover_control *control);
 
 /*
+ * Bytes of the slot that a page of `page_bytes` takes in this format: what tier_space_new() is told.
+ * 0 for what doesn't go together.
+ */
+uint64_t mover_slot_bytes(
+    enum mover_format format, enum mover_element element, uint64_t page_bytes);
+
+/*
  * Takes a copy of the job. -EINVAL for numbers out of bounds: page size, offsets that aren't
  * multiples of 16 or lie outside their chunk or the tier, counts, sizes. -EAGAIN when
  * MOVER_QUEUE_JOBS are queued: submit again after some job_done(). -ENOMEM.

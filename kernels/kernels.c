@@ -1,6 +1,7 @@
 /* The CPU's side: a table from names to compiled kernels, and the loop that stands for a GPU. */
 #include "kernels/kernels.h"
 
+#include "kernels/page_admit.h"
 #include "kernels/pages.h"
 #include "kernels/pattern.h"
 #include "kernels/quantize.h"
@@ -13,6 +14,7 @@
     }
 #define KERNEL_DECLARE(kernel) void kernel_##kernel(const struct kernel_index *, const void *)
 
+KERNEL_DECLARE(page_admit);
 KERNEL_DECLARE(page_checksum);
 KERNEL_DECLARE(page_copy);
 KERNEL_DECLARE(page_dequantize);
@@ -23,6 +25,7 @@ KERNEL_DECLARE(pattern_fill);
 KERNEL_DECLARE(pattern_foreign);
 
 static const struct kernel_info kernels[] = {
+    KERNEL_ENTRY(page_admit),
     KERNEL_ENTRY(page_checksum),
     KERNEL_ENTRY(page_copy),
     KERNEL_ENTRY(page_dequantize),

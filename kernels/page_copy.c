@@ -19,6 +19,13 @@ KERNEL(page_copy)
         const kernel_pair step = checksum_key_step(kernel_lanes(index));
         struct checksum sum = {0};
 
+        if (move.dst == 0)
+            continue;
+        if (batch->checksums == 0) {
+            KERNEL_LANES(i, index, unit.count)
+            dst[i] = src[i];
+            continue;
+        }
         KERNEL_LANES(i, index, unit.count)
         {
             const kernel_pair words = src[i];

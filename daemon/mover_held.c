@@ -1,0 +1,81 @@
+/* See mover_held.h: a hash table by number, in which a number stands once. */
+#include "daemon/mover_held.h"
+
+#include <errno.h>
+
+void mover_holdings_init(struct mover_holdings *holdings)
+{
+    *holdings = (struct mover_holdings){0};
+    list_init(&holdings->forgetting);
+}
+
+static struct mover_held *number_find(const struct mover_holdings *holdings, uint32_t number)
+{
+    struct mover_held *held = holdings->buckets[number % MOVER_HELD_BUCKETS];
+
+    while (held != NULL && held->number != number)
+        held = held->next;
+    return held;
+}
+
+struct mover_held *mover_holdings_find(
+    const struct mover_holdings *holdings, uint32_t number, uint32_t generation)
+{
+    struct mover_held *held = number_find(holdings, number);
+
+    return held != NULL && held->generation == generation ? held : NULL;
+}
+
+int mover_holdings_add(
+    struct mover_holdings *holdings, uint32_t number, uint32_t generation, uint64_t bytes)
+{
+    struct mover_held *held = number_find(holdings, number);
+    struct mover_held **bucket = &holdings->buckets[number % MOVER_HELD_BUCKETS];
+
+    /* One that is being forgotten stays until the mover says so; its number can't be new yet. */
+    if (held != NULL && held->forgetting)
+        return -EBUSY;
+    if (held == NULL) {
+        held = calloc(1, sizeof(*held));
+        if (held == NULL)
+            return -ENOMEM;
+        list_init(&held->link);
+        held->number = number;
+        held->next = *bucket;
+        *bucket = held;
+        holdings->count++;
+    }
+    held->generation = generation;
+    held->bytes = bytes;
+    return 0;
+}
+
+void mover_holdings_detach(
+    struct mover_holdings *holdings, struct mover_held *held, struct list *list)
+{
+    struct mover_held **at = &holdings->buckets[held->number % MOVER_HELD_BUCKETS];
+
+    while (*at != held)
+        at = &(*at)->next;
+    *at = held->next;
+    list_remove(&held->link);
+    holdings->count--;
+    list_append(list, &held->link);
+}
+
+void mover_holdings_clear(struct mover_holdings *holdings, struct list *gone)
+{
+    for (size_t i = 0; i < MOVER_HELD_BUCKETS; i++) {
+        while (holdings->buckets[i] != NULL) {
+            struct mover_held *held = holdings->buckets[i];
+
+            holdings->buckets[i] = held->next;
+            list_remove(&held->link);
+            if (held->forgetting)
+                list_append(gone, &held->link);
+            else
+                free(held);
+        }
+    }
+    holdings->count = 0;
+}

@@ -1,0 +1,47 @@
+/*
+ * A mover's control with a loop of its own, a tier, and an owner that writes down what it is told.
+ * Chunks are of the test's making: `chunk_fd` gives an fd of each.
+ */
+#pragma once
+
+#include <check.h>
+#include <event2/event.h>
+
+#include "daemon/mover_control.h"
+
+#define RIG_JOBS 512
+
+struct rig_result {
+    bool done;
+    int error;
+    char text[300];
+    size_t copy_count;
+    struct mover_copy *copies; /* owned by the rig */
+};
+
+struct rig {
+    struct event_base *base;
+    struct tier *tier;
+    struct mover_control *control;
+    struct mover_options options;
+    void *chunk_data;
+    int (*chunk_fd)(void *data, uint32_t number, uint32_t generation, int *ret_fd);
+    struct rig_result results[RIG_JOBS]; /* by the job's owner */
+    size_t done_count, forgotten_count, exports;
+    uint32_t last_forgotten;
+};
+
+/* Options that let tests be quick; `program` NULL: the real mover. */
+void rig_open(struct rig *rig, uint64_t tier_bytes, const uint8_t uuid[16], const char *program);
+/* Frees the control and checks that every job was answered. */
+void rig_close(struct rig *rig);
+
+/* Submits as job number `index`, waiting for room in the queue. */
+void rig_submit(struct rig *rig, size_t index, struct mover_job *job);
+/* Runs the loop until `count` jobs are done in all; fails the test when that takes too long. */
+void rig_wait(struct rig *rig, size_t count);
+/* Runs the loop until the mover is in that state. */
+void rig_wait_state(struct rig *rig, enum mover_state state);
+/* Runs the loop once, for at most some milliseconds. */
+void rig_turn(struct rig *rig);
+struct mover_stats rig_stats(const struct rig *rig);
