@@ -36,6 +36,10 @@
 #define LIMIT_REQUESTS_TOTAL (LIMIT_TENANTS * LIMIT_REQUESTS_PER_TENANT)
 /* Chunks in one lease: 64 Ki chunks of the smallest size (2 MiB) are 128 GiB. */
 #define LIMIT_LEASE_CHUNKS 65536
+/* Arenas of one tenant: each has a page table and, empty, costs nobody any device memory. And their
+ * indices together: as many as there can be chunks, 8 bytes each. */
+#define LIMIT_ARENAS_PER_TENANT 1024
+#define LIMIT_ARENA_CHUNKS_PER_TENANT LIMIT_CHUNKS_TOTAL
 /* A request may wait at most an hour: a longer wait is a client that forgot it. */
 #define LIMIT_WAIT_NS (UINT64_C(3600) * UINT64_C(1000000000))
 

@@ -34,6 +34,12 @@ static struct candidate candidate_make(struct core *core, struct request *reques
     return c;
 }
 
+/* What must stay for the request to make sense: an arena may give other chunks back for it. */
+static uint64_t candidate_held(const struct lease *lease)
+{
+    return lease->max > 0 ? 0 : lease->count * lease->chunk_bytes;
+}
+
 static struct admission_view candidate_view(const struct candidate *c, uint64_t reserved)
 {
     const struct account *account = c->account;
@@ -41,7 +47,7 @@ static struct admission_view candidate_view(const struct candidate *c, uint64_t 
 
     return (struct admission_view){
         .requested = c->request->bytes,
-        .held = c->request->lease->count * c->request->lease->chunk_bytes,
+        .held = candidate_held(c->request->lease),
         .recycled = c->request->bytes - c->growth,
         .ready = c->growth - c->creation,
         .used = account->used,
@@ -134,15 +140,11 @@ static uint64_t recover_device(struct core *core, struct candidate *c, uint64_t 
     uint64_t shortfall =
         MAX(lacking, sub_saturate(c->growth, sub_saturate(present, promised + reserved)));
     uint64_t returning = device->bytes[CHUNK_RELEASING] + device->bytes[CHUNK_RELEASED];
-    uint64_t ready;
 
-    if (returning < shortfall)
-        reclaim_for(
-            core, c->account, c->request->lease->chunk_bytes, shortfall - returning, lacking > 0);
-    ready = device->bytes[CHUNK_CACHED] + (lacking > 0 ? device->bytes[CHUNK_CLEAN] : 0);
-    ready = sub_saturate(ready, c->request->bytes - c->creation);
-    returning = device->bytes[CHUNK_RELEASING] + device->bytes[CHUNK_RELEASED];
-    return sub_saturate(shortfall, add_saturate(ready, returning));
+    if (returning >= shortfall)
+        return 0;
+    return reclaim_for(
+        core, c->account, c->request->lease->chunk_bytes, shortfall - returning, lacking > 0);
 }
 
 /* Nothing that lies ready will do: chunks of arenas have to be emptied. Asked for once in a while, so

@@ -111,6 +111,13 @@ struct chunk *pool_take(struct core *core, struct account *account, uint64_t chu
     return chunk;
 }
 
+uint64_t chunk_expires(const struct core *core, const struct chunk *chunk)
+{
+    if (chunk->charge.account->device->draining)
+        return chunk->since_ns;
+    return add_saturate(chunk->since_ns, core->options.recycle_idle_ns);
+}
+
 void chunk_keep(struct core *core, struct chunk *chunk, struct account *account)
 {
     struct device *device = account->device;
@@ -132,8 +139,7 @@ void chunk_keep(struct core *core, struct chunk *chunk, struct account *account)
     pool->count++;
     if (!list_linked(&account->idle_link))
         list_append(&device->idle_accounts, &account->idle_link);
-    device->expire_ns =
-        MIN(device->expire_ns, add_saturate(core->now_ns, core->options.recycle_idle_ns));
+    device->expire_ns = MIN(device->expire_ns, chunk_expires(core, chunk));
     device->drain = true;
 }
 

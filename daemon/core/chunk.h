@@ -12,6 +12,8 @@ struct chunk *chunk_find(struct core *core, uint32_t number, uint32_t generation
 
 /* Puts a chunk that is part of nothing into its account's pool: CACHED, or CLEAN with nobody. */
 void chunk_keep(struct core *core, struct chunk *chunk, struct account *account);
+/* When a chunk that lies ready goes back to the driver: at once where the device is drained. */
+uint64_t chunk_expires(const struct core *core, const struct chunk *chunk);
 /* Sends a LEASED, CACHED or CLEAN chunk on its way back to the driver; its account keeps paying. */
 void chunk_discard(struct core *core, struct chunk *chunk);
 

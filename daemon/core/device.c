@@ -78,28 +78,36 @@ void device_drain_event(struct core *core, const struct core_event *event)
     device = core->devices[event->device_drain.device];
     device->draining = !event->device_drain.undo;
     device->drain = true;
+    device->expire_ns = core->now_ns; /* what lies ready has another time to go */
 }
 
 /* Tenants above a MemoryMax that was lowered give back from their arenas. */
 static void overage_reclaim(struct core *core, struct device *device)
 {
+    uint64_t pause_ns = core->options.reclaim_ns;
+
     list_for_each_safe(account, &device->over_accounts, struct account, over_link)
     {
-        uint64_t over = sub_saturate(
-            sub_saturate(account->used, account_returning(account)), account->limits.max);
+        uint64_t leased = account->bytes[CHUNK_LEASED], over;
         struct core_action *action;
 
-        if (over == 0 || account->bytes[CHUNK_LEASED] == 0) {
+        reclaim_overage(core, account);
+        over = sub_saturate(
+            sub_saturate(account->used, account_returning(account)), account->limits.max);
+        if (over == 0 || !account->tenant->configured || pause_ns == 0 ||
+            leased + account->bytes[CHUNK_CREATING] == 0) {
             list_remove(&account->over_link);
             continue;
         }
         if (account->over_reclaim_ns > core->now_ns || answer_room(core) == 0)
             continue;
-        account->over_reclaim_ns = add_saturate(core->now_ns, core->options.reclaim_ns);
+        account->over_reclaim_ns = add_saturate(core->now_ns, pause_ns);
+        if (leased == 0)
+            continue; /* what is being made will be */
         action = answer_add(core, CORE_ACTION_RECLAIM);
         action->reclaim.device = device->index;
         action->reclaim.tenant = account->tenant->index;
-        action->reclaim.bytes = over;
+        action->reclaim.bytes = MIN(over, leased);
         action->reclaim.own = true;
     }
 }

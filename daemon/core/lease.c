@@ -64,6 +64,8 @@ struct lease *lease_new_arena(struct core *core, struct client *client, uint32_t
         return NULL;
     }
     lease->max = lease->room = max_chunks;
+    client->tenant->arenas++;
+    client->tenant->arena_chunks += max_chunks;
     lease_activate(core, lease);
     return lease;
 }
@@ -151,6 +153,8 @@ void lease_end(struct core *core, struct lease *lease)
     list_remove(&lease->link);
     client->lease_count--;
     client->tenant->leases--;
+    client->tenant->arenas -= lease->max > 0;
+    client->tenant->arena_chunks -= lease->max;
     core->active_leases--;
     lease_free(core, lease);
 }
@@ -220,8 +224,7 @@ void lease_return_event(struct core *core, struct client *client, const struct c
     }
     if (!run_filled(lease, first, count)) {
         answer_refuse(core, event, GMB_STATUS_INVALID, GMB_LIMIT_NONE,
-            "indices %u to %llu are not all filled chunks of an arena", first,
-            (unsigned long long) first + count - 1);
+            "not all of the %u indices from %u are filled ones of an arena", count, first);
         return;
     }
     for (uint32_t i = 0; i < count; i++)

@@ -64,7 +64,7 @@ void queue_enter(struct core *core, struct request *request)
         request_refuse(core, request, GMB_STATUS_OVER_LIMIT);
         return;
     }
-    if (first && request->immediate && !first->immediate) {
+    if (first && request->immediate && !first->immediate && goes_before(first, request)) {
         request->limit = first->limit;
         request->available_bytes = 0;
         request_refuse(core, request, GMB_STATUS_EXHAUSTED);

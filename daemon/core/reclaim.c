@@ -66,7 +66,7 @@ static void budget_end(struct core *core, struct device *device, const struct bu
     core->more = true;
 }
 
-void reclaim_for(
+uint64_t reclaim_for(
     struct core *core, struct account *account, uint64_t chunk_bytes, uint64_t bytes, bool clean)
 {
     struct budget budget = {bytes, RECLAIM_CHUNKS};
@@ -82,6 +82,7 @@ void reclaim_for(
         discard(core, chunk, &budget);
     }
     budget_end(core, account->device, &budget);
+    return budget.chunks > 0 ? budget.bytes : 0;
 }
 
 void reclaim_own(struct core *core, struct account *account, uint64_t chunk_bytes, uint64_t bytes)
@@ -94,12 +95,14 @@ void reclaim_own(struct core *core, struct account *account, uint64_t chunk_byte
 
 void reclaim_overage(struct core *core, struct account *account)
 {
-    uint64_t max = account->tenant->configured ? account->limits.max : 0;
+    bool configured = account->tenant->configured;
+    uint64_t max = configured ? account->limits.max : 0;
 
     while (!list_empty(&account->idle) &&
            sub_saturate(account->used, account_returning(account)) > max)
         chunk_discard(core, list_first(&account->idle, struct chunk, age));
-    if (sub_saturate(account->used, account_returning(account)) > max &&
+    /* What a tenant has that is no longer configured is not taken from it. */
+    if (configured && sub_saturate(account->used, account_returning(account)) > max &&
         !list_linked(&account->over_link))
         list_append(&account->device->over_accounts, &account->over_link);
 }
@@ -109,7 +112,8 @@ static bool prefetched(struct core *core, struct chunk *chunk)
     struct device *device = chunk->charge.account->device;
     uint64_t bytes = chunk->charge.bytes;
 
-    if (chunk->charge.account != &device->nobody || bytes != device->recent_chunk_bytes)
+    if (chunk->charge.account != &device->nobody || bytes != device->recent_chunk_bytes ||
+        device->draining)
         return false;
     return pool_count(core, &device->nobody, bytes) * bytes <= core->options.prefetch_bytes;
 }
@@ -119,7 +123,7 @@ static void expire_account(struct core *core, struct account *account, struct bu
     while (budget->chunks > 0 && !list_empty(&account->idle)) {
         struct chunk *chunk = list_first(&account->idle, struct chunk, age);
 
-        if (add_saturate(chunk->since_ns, core->options.recycle_idle_ns) > core->now_ns)
+        if (chunk_expires(core, chunk) > core->now_ns)
             return;
         if (!prefetched(core, chunk)) {
             discard(core, chunk, budget);
@@ -144,7 +148,7 @@ void reclaim_expired(struct core *core, struct device *device)
         if (!list_empty(&account->idle)) {
             struct chunk *first = list_first(&account->idle, struct chunk, age);
 
-            next_ns = MIN(next_ns, add_saturate(first->since_ns, core->options.recycle_idle_ns));
+            next_ns = MIN(next_ns, chunk_expires(core, first));
         }
     }
     device->expire_ns = next_ns;

@@ -7,9 +7,10 @@
  * Discards ready chunks of at least `bytes` for a request of `account` for chunks of `chunk_bytes`:
  * the tenant's own of other sizes, then (if `clean`) clean ones of other sizes, then the oldest of
  * other tenants as far as these stay above their MemoryMin. A bounded number for each step; what is
- * left over is asked for again by the next drain of the device.
+ * left over is asked for again by the next drain of the device. Returns the bytes that nothing
+ * which lies ready can supply: 0 while there may be more.
  */
-void reclaim_for(
+uint64_t reclaim_for(
     struct core *core, struct account *account, uint64_t chunk_bytes, uint64_t bytes, bool clean);
 /* The tenant's own alone, of any size but `chunk_bytes` (0: of any size). */
 void reclaim_own(struct core *core, struct account *account, uint64_t chunk_bytes, uint64_t bytes);

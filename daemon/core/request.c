@@ -249,6 +249,28 @@ void request_new_lease(struct core *core, struct client *client, const struct co
     request_enter(core, lease, event, 0, bytes, event->lease_request.wait_ns);
 }
 
+/* An arena costs no device memory at first, so nothing but this bounds what empty ones cost here. */
+static bool arena_allowed(struct core *core, const struct tenant *tenant,
+    const struct device *device, const struct core_event *event)
+{
+    uint32_t left = LIMIT_ARENA_CHUNKS_PER_TENANT - tenant->arena_chunks;
+
+    if (device->draining)
+        answer_refuse(core, event, GMB_STATUS_EXHAUSTED, GMB_LIMIT_DRAINING,
+            "device %u is being drained by an operator: no arena for tenant %s", device->index,
+            tenant->name);
+    else if (tenant->arenas >= LIMIT_ARENAS_PER_TENANT)
+        answer_refuse(core, event, GMB_STATUS_EXHAUSTED, GMB_LIMIT_LEASES_MAX,
+            "tenant %s: a tenant has at most %d arenas", tenant->name, LIMIT_ARENAS_PER_TENANT);
+    else if (event->arena_request.max_chunks > left)
+        answer_refuse(core, event, GMB_STATUS_EXHAUSTED, GMB_LIMIT_CHUNKS,
+            "tenant %s: its arenas may have %u chunks more, %u requested", tenant->name, left,
+            event->arena_request.max_chunks);
+    else
+        return true;
+    return false;
+}
+
 void request_new_arena(struct core *core, struct client *client, const struct core_event *event)
 {
     uint64_t chunk_bytes = event->arena_request.chunk_bytes;
@@ -266,11 +288,14 @@ void request_new_arena(struct core *core, struct client *client, const struct co
             LIMIT_LEASE_CHUNKS, index);
         return;
     }
+    if (!arena_allowed(core, client->tenant, device, event))
+        return;
     lease = lease_new_arena(core, client, index, chunk_bytes, max_chunks);
     if (!lease) {
         lease_no_memory(core, event);
         return;
     }
+    core->granted++;
     action = answer_add(core, CORE_ACTION_GRANT);
     action->client = event->client;
     action->request = event->request;
@@ -289,7 +314,7 @@ void request_fill(struct core *core, struct client *client, const struct core_ev
             core, event, GMB_STATUS_NOT_FOUND, GMB_LIMIT_NONE, "the client has no such lease");
     else if (count == 0 || first >= lease->max || count > lease->max - first)
         answer_refuse(core, event, GMB_STATUS_INVALID, GMB_LIMIT_NONE,
-            "the lease has no indices %u to %llu", first, (unsigned long long) first + count - 1);
+            "the lease has %u indices to fill, not %u from %u on", lease->max, count, first);
     else if (lease_overlaps(lease, first, count))
         answer_refuse(core, event, GMB_STATUS_INVALID, GMB_LIMIT_NONE,
             "an index from %u to %u is filled or asked for already", first, first + count - 1);

@@ -155,12 +155,29 @@ static bool request_unissued(const struct request *request)
     return request->next_issue < request->first + request->count;
 }
 
+/* The device is drained: what was admitted before gets nothing there any more either. */
+static void supply_refuse(struct core *core, struct request *request)
+{
+    supply_undo(core, request);
+    request->limit = GMB_LIMIT_DRAINING;
+    request->available_bytes = 0;
+    request_refuse(core, request, GMB_STATUS_EXHAUSTED);
+}
+
 void supply_work(struct core *core, struct device *device)
 {
     list_for_each_safe(request, &device->supply, struct request, supply_link)
     {
         struct lease *lease = request->lease;
 
+        if (device->draining) {
+            if (answer_room(core) == 0) {
+                core->more = true;
+                return;
+            }
+            supply_refuse(core, request);
+            continue;
+        }
         while (request_unissued(request) && request->outstanding < WINDOW_CHUNKS) {
             if (answer_room(core) == 0) {
                 core->more = true;
@@ -187,7 +204,10 @@ void supply_created(struct core *core, struct chunk *chunk)
     }
     chunk_set_state(chunk, CHUNK_LEASED, account);
     request->outstanding--;
-    if (--request->missing == 0)
+    request->missing--;
+    if (account->device->draining)
+        supply_refuse(core, request);
+    else if (request->missing == 0)
         request_grant(core, request);
     else if (request_unissued(request) && request->outstanding <= WINDOW_LOW &&
              !list_linked(&request->supply_link))
@@ -234,7 +254,7 @@ void supply_prefetch(struct core *core, struct device *device)
     uint64_t target = core->options.prefetch_bytes, ready;
 
     if (bytes == 0 || target == 0 || device->waiting_count > 0 ||
-        core->now_ns < device->create_after_ns)
+        core->now_ns < device->create_after_ns || device->draining)
         return;
     ready = pool_count(core, &device->nobody, bytes) * bytes + device->nobody.bytes[CHUNK_CREATING];
     while (sub_saturate(target, ready) >= bytes && device_free(device) >= bytes &&

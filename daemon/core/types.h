@@ -167,6 +167,7 @@ struct tenant {
     bool configured;
     bool dropped; /* was configured; kept until its last byte is back */
     uint32_t clients, leases, leases_pending, waiting;
+    uint32_t arenas, arena_chunks; /* of the leases, and their indices */
     uint32_t account_count;
     struct account accounts[]; /* by device index */
 };

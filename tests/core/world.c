@@ -53,13 +53,29 @@ uint64_t world_free(const struct world *world, uint32_t device)
     return model->total - used;
 }
 
+static void take_reclaim(struct world *world, const struct core_action *action)
+{
+    size_t index = world->reclaim_count++;
+
+    if (index >= WORLD_RECLAIMS)
+        return;
+    world->reclaims[index] = (struct world_reclaim){.at_ns = world->now_ns,
+        .bytes = action->reclaim.bytes,
+        .device = action->reclaim.device,
+        .tenant = action->reclaim.tenant,
+        .own = action->reclaim.own};
+}
+
 static void take_actions(struct world *world)
 {
     for (size_t i = 0; i < world->actions.count; i++) {
         const struct core_action *action = &world->actions.items[i];
 
-        if (action->type == CORE_ACTION_CHUNK_CREATE || action->type == CORE_ACTION_CHUNK_RELEASE ||
-            action->type == CORE_ACTION_MEMORY_OBSERVE) {
+        if (action->type == CORE_ACTION_RECLAIM) {
+            take_reclaim(world, action);
+        } else if (action->type == CORE_ACTION_CHUNK_CREATE ||
+                   action->type == CORE_ACTION_CHUNK_RELEASE ||
+                   action->type == CORE_ACTION_MEMORY_OBSERVE) {
             ENSURE(world->job_count < WORLD_JOBS, "too many jobs");
             world->jobs[(world->job_first + world->job_count++) % WORLD_JOBS] = *action;
         } else {
@@ -283,6 +299,59 @@ uint64_t world_cancel(struct world *world, core_id client, uint64_t request)
 
     event.cancel.request = request;
     return send(world, &event, client);
+}
+
+uint64_t world_arena(
+    struct world *world, core_id client, uint32_t device, uint64_t chunk_bytes, uint32_t max_chunks)
+{
+    struct core_event event = {.type = CORE_EVENT_ARENA_REQUEST};
+
+    event.arena_request.device = device;
+    event.arena_request.chunk_bytes = chunk_bytes;
+    event.arena_request.max_chunks = max_chunks;
+    return send(world, &event, client);
+}
+
+static uint64_t send_fill(struct world *world, core_id client, const struct core_event *event)
+{
+    struct core_event copy = *event;
+
+    copy.type = CORE_EVENT_ARENA_FILL;
+    return send(world, &copy, client);
+}
+
+uint64_t world_fill(struct world *world, core_id client, core_id lease, uint32_t first,
+    uint32_t count, uint64_t wait_ns)
+{
+    return send_fill(
+        world, client, &(struct core_event){.arena_fill = {lease, first, count, wait_ns, false}});
+}
+
+uint64_t world_fill_urgent(struct world *world, core_id client, core_id lease, uint32_t first,
+    uint32_t count, uint64_t wait_ns)
+{
+    return send_fill(
+        world, client, &(struct core_event){.arena_fill = {lease, first, count, wait_ns, true}});
+}
+
+uint64_t world_return(
+    struct world *world, core_id client, core_id lease, uint32_t first, uint32_t count)
+{
+    struct core_event event = {.type = CORE_EVENT_ARENA_RETURN};
+
+    event.arena_return.lease = lease;
+    event.arena_return.first = first;
+    event.arena_return.count = count;
+    return send(world, &event, client);
+}
+
+void world_drain(struct world *world, uint32_t device, bool undo)
+{
+    struct core_event event = {.type = CORE_EVENT_DEVICE_DRAIN};
+
+    event.device_drain.device = device;
+    event.device_drain.undo = undo;
+    world_step(world, &event);
 }
 
 const struct core_action *world_answer(const struct world *world, core_id client, uint64_t request)

@@ -11,6 +11,7 @@
 #define WORLD_TENANTS 8
 #define WORLD_JOBS 8192
 #define WORLD_ANSWERS 4096
+#define WORLD_RECLAIMS 64
 
 #define KIB (UINT64_C(1) << 10)
 #define MIB (UINT64_C(1) << 20)
@@ -22,6 +23,13 @@ struct world_device {
     uint64_t total, others;
     uint64_t held;   /* the driver has it for us */
     uint64_t leaked; /* released, and kept by somebody */
+};
+
+/* A wish for memory out of arenas, and when it was uttered. */
+struct world_reclaim {
+    uint64_t at_ns, bytes;
+    uint32_t device, tenant;
+    bool own;
 };
 
 struct world {
@@ -39,8 +47,10 @@ struct world {
 
     struct core_action jobs[WORLD_JOBS];
     size_t job_first, job_count;
-    struct core_action answers[WORLD_ANSWERS]; /* everything that is not a job */
+    struct core_action answers[WORLD_ANSWERS]; /* to events */
     size_t answer_count;
+    struct world_reclaim reclaims[WORLD_RECLAIMS]; /* the first ones; the shell does nothing */
+    size_t reclaim_count;
     size_t creates, releases, looks; /* jobs seen */
     struct core_actions actions;     /* of the last step */
 };
@@ -76,6 +86,15 @@ uint64_t world_grow(
 uint64_t world_shrink(struct world *world, core_id client, core_id lease, uint32_t keep_chunks);
 uint64_t world_release(struct world *world, core_id client, core_id lease);
 uint64_t world_cancel(struct world *world, core_id client, uint64_t request);
+uint64_t world_arena(struct world *world, core_id client, uint32_t device, uint64_t chunk_bytes,
+    uint32_t max_chunks);
+uint64_t world_fill(struct world *world, core_id client, core_id lease, uint32_t first,
+    uint32_t count, uint64_t wait_ns);
+uint64_t world_fill_urgent(struct world *world, core_id client, core_id lease, uint32_t first,
+    uint32_t count, uint64_t wait_ns);
+uint64_t world_return(
+    struct world *world, core_id client, core_id lease, uint32_t first, uint32_t count);
+void world_drain(struct world *world, uint32_t device, bool undo);
 
 /* The one answer to a request so far; NULL when there is none. Two end the test. */
 const struct core_action *world_answer(const struct world *world, core_id client, uint64_t request);
