@@ -1,6 +1,6 @@
 /*
- * Which pages of a batch may go on: a move whose checksum isn't the expected one gets destination 0,
- * which the kernels of pages.h pass over. Between a launch that sums and one that moves, in one
+ * Which pages of a batch may go on: a move whose checksum isn't the expected one gets destination
+ * 0, which the kernels of pages.h pass over. Between a launch that sums and one that moves, in one
  * stream, nobody has to wait for the sums.
  */
 #pragma once
