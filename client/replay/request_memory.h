@@ -24,7 +24,7 @@ struct request {
 
 /* Each is false after a failure of the device or the broker, which it has noted for the worker. */
 
-/* Takes over what the lease has got since the last time: looks for others' bytes and writes ours. */
+/* Takes over what the lease got since the last time: looks for others' bytes and writes ours. */
 bool request_receive(struct request *request);
 /* Compares everything that the request holds with what it wrote. */
 bool request_check(struct request *request);

@@ -8,6 +8,7 @@ import sys
 import budgets
 import external
 import layers
+import references
 import text
 
 
@@ -17,6 +18,7 @@ def checks(build_dir):
         ('layers', layers.check),
         ('budgets', budgets.check),
         ('text', text.check),
+        ('references', references.check),
         ('exports', lambda root: external.check_exports(root, build_dir)),
         ('commits', external.check_commits),
         ('format', external.check_format),

@@ -10,6 +10,7 @@ import tempfile
 import budgets
 import external
 import layers
+import references
 import text
 
 HEADER = '/* A header. */\n#pragma once\n'
@@ -87,6 +88,9 @@ PLANTED = [
     (text.check, 'commented-out block', ('base/a.c', SOURCE + '/*\n if (bytes > 0) {\n}\n*/\n'),
      'commented'),
     (text.check, 'no comment on the model', ('base/a.c', '#include "base/size.h"\n'), 'model'),
+    (references.check, 'link to nothing', ('docs/a.md', 'See [b](b.md).\n'), 'b.md'),
+    (references.check, 'test that is none', ('docs/field-failures.md', '`a_test_that_is_none`\n'),
+     'does not exist'),
     (external.check_format, 'format', ('base/a.c', SOURCE + 'int  a ;\n'), 'clang-format'),
     (external.check_shell, 'shell', ('tests/a.sh', '#!/bin/bash\nrm -rf $1\n'), 'quote'),
     (external.check_shell, 'shell without suffix', ('deploy/a', '#!/bin/bash\nrm -rf $1\n'),
