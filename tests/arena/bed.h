@@ -1,0 +1,83 @@
+/* A page table of the test's own, without broker: private memory, formatted as the broker does. */
+#pragma once
+
+#include <check.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "client/arena_ops.h"
+
+#define BED_PAGE_BYTES 4096u
+
+struct bed {
+    struct arena_pool pool;
+    const struct arena_table *table;
+    void *memory;
+    uint64_t bytes;
+};
+
+static inline void bed_begin(struct bed *bed, uint32_t pages_per_chunk, uint32_t chunks)
+{
+    struct arena_table_header layout;
+    struct arena_table table;
+
+    ck_assert_int_eq(arena_table_layout(BED_PAGE_BYTES, (uint64_t) BED_PAGE_BYTES * pages_per_chunk,
+                         chunks, &layout),
+        0);
+    bed->bytes = layout.table_bytes;
+    bed->memory =
+        mmap(NULL, layout.table_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ck_assert_ptr_ne(bed->memory, MAP_FAILED);
+    arena_table_format(bed->memory, &layout, &table);
+    arena_pool_init(&bed->pool, &table);
+    bed->table = &bed->pool.table;
+}
+
+static inline void bed_open_all(struct bed *bed)
+{
+    for (uint32_t chunk = 0; chunk < bed->table->layout.max_chunks; chunk++)
+        arena_chunk_open(&bed->pool, chunk);
+}
+
+static inline void bed_end(struct bed *bed)
+{
+    ck_assert_int_eq(munmap(bed->memory, bed->bytes), 0);
+}
+
+static inline uint64_t bed_word(const struct bed *bed, uint32_t page)
+{
+    return __atomic_load_n(&bed->table->pages[page].word, __ATOMIC_SEQ_CST);
+}
+
+static inline void bed_set(struct bed *bed, uint32_t page, uint64_t word)
+{
+    __atomic_store_n(&bed->table->pages[page].word, word, __ATOMIC_SEQ_CST);
+}
+
+static inline bool bed_token(const struct bed *bed, uint32_t page)
+{
+    uint32_t chunk = arena_table_chunk_of(bed->table, page);
+    uint32_t index = page - chunk * bed->table->layout.pages_per_chunk;
+
+    return (arena_table_free(bed->table, chunk)[index / 64] >> (index % 64) & 1) != 0;
+}
+
+static inline void bed_chunk_set(struct bed *bed, uint32_t chunk, enum arena_chunk_state state)
+{
+    __atomic_store_n(&bed->table->chunks[chunk].state, (uint32_t) state, __ATOMIC_SEQ_CST);
+}
+
+/* Each FREE page has one token in its place and no count; no other page has one. */
+static inline void bed_check(const struct bed *bed)
+{
+    for (uint32_t page = 0; page < bed->table->page_count; page++) {
+        uint64_t word = bed_word(bed, page);
+        bool free = arena_word_state(word) == ARENA_PAGE_FREE;
+
+        ck_assert_int_eq(bed_token(bed, page), free);
+        if (free) {
+            ck_assert_uint_eq(arena_word_pins(word), 0);
+            ck_assert_uint_eq(arena_word_refs(word), 0);
+        }
+    }
+}
