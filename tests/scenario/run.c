@@ -16,17 +16,14 @@
  *   expect free SIZE
  *   expect last refused STATUS                  of configure or set
  */
-#include <errno.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/macro.h"
 #include "base/size.h"
 #include "tests/core/world.h"
+#include "tests/scenario/lines.h"
 
 #define NAMES 64
-#define WORDS 12
 
 struct named {
     char name[32];
@@ -36,71 +33,12 @@ struct named {
 
 struct scenario {
     struct world world;
-    const char *file;
-    unsigned line, expectations;
     struct named names[NAMES];
     size_t name_count;
     const struct core_action *last;
-    char *words[WORDS];
-    size_t word_count;
 };
 
 static struct scenario scenario;
-
-_printf_(1, 2) __attribute__((noreturn)) static void fail(const char *format, ...)
-{
-    va_list arguments;
-
-    (void) fprintf(stderr, "%s:%u: ", scenario.file, scenario.line);
-    va_start(arguments, format);
-    (void) vfprintf(stderr, format, arguments);
-    va_end(arguments);
-    (void) fputc('\n', stderr);
-    exit(EXIT_FAILURE);
-}
-
-static const char *word(size_t index)
-{
-    if (index >= scenario.word_count)
-        fail("a word is missing");
-    return scenario.words[index];
-}
-
-static bool is(size_t index, const char *text)
-{
-    return index < scenario.word_count && strcmp(scenario.words[index], text) == 0;
-}
-
-static uint64_t size_of(const char *text)
-{
-    uint64_t bytes = 0;
-
-    if (size_parse(text, &bytes) < 0)
-        fail("no size: %s", text);
-    return bytes;
-}
-
-static uint64_t number_of(const char *text)
-{
-    char *end;
-    uint64_t value = strtoull(text, &end, 10);
-
-    if (*end != '\0' || end == text)
-        fail("no number: %s", text);
-    return value;
-}
-
-/* The value of KEY=VALUE among the words from `first` on; NULL when it isn't there. */
-static const char *value_of(size_t first, const char *key)
-{
-    size_t length = strlen(key);
-
-    for (size_t i = first; i < scenario.word_count; i++) {
-        if (strncmp(scenario.words[i], key, length) == 0 && scenario.words[i][length] == '=')
-            return scenario.words[i] + length + 1;
-    }
-    return NULL;
-}
 
 static struct named *name_find(const char *name)
 {
@@ -124,18 +62,12 @@ static void name_add(const char *name, core_id client, uint64_t request)
 
 static void apply_number(uint32_t *value, const char *key)
 {
-    const char *text = value_of(2, key);
-
-    if (text)
-        *value = (uint32_t) number_of(text);
+    *value = (uint32_t) value_number(2, key, *value);
 }
 
 static void apply_size(uint64_t *value, const char *key)
 {
-    const char *text = value_of(2, key);
-
-    if (text)
-        *value = size_of(text);
+    *value = value_size(2, key, *value);
 }
 
 static void apply_values(struct core_tenant_config *tenant)
@@ -173,19 +105,16 @@ static core_id lease_of(const struct named *named)
 
 static uint64_t wait_of(void)
 {
-    const char *text = value_of(4, "wait");
-
-    return text ? number_of(text) * MS : 0;
+    return value_number(4, "wait", 0) * MS;
 }
 
 static void run_request(void)
 {
     const struct named *client = name_find(word(2));
-    const char *chunk = value_of(4, "chunk");
 
     name_add(word(1), client->client,
         world_request(&scenario.world, client->client, 0, size_of(word(3)),
-            chunk ? size_of(chunk) : 0, wait_of()));
+            value_size(4, "chunk", 0), wait_of()));
 }
 
 static void run_grow(void)
@@ -221,11 +150,8 @@ static bool run_client_line(void)
 
 static bool run_world_line(void)
 {
-    const char *reserve;
-
     if (is(0, "device")) {
-        reserve = value_of(2, "reserve");
-        world_init(&scenario.world, NULL, size_of(word(1)), reserve ? size_of(reserve) : 0);
+        world_init(&scenario.world, NULL, size_of(word(1)), value_size(2, "reserve", 0));
     } else if (is(0, "tenant")) {
         apply_values(world_tenant(&scenario.world, word(1)));
     } else if (is(0, "configure")) {
@@ -252,7 +178,7 @@ static void expect_refused(const struct core_action *answer, size_t first)
         fail("not refused");
     status = status_name(answer->refuse.status);
     limit = limit_name(answer->refuse.limit);
-    if (!is(first, status) || (first + 1 < scenario.word_count && !is(first + 1, limit)))
+    if (!is(first, status) || (first + 1 < word_count() && !is(first + 1, limit)))
         fail("refused %s %s: %s", status, limit, answer->refuse.text);
 }
 
@@ -308,7 +234,6 @@ static void run_line(void)
             fail("what is %s?", word(0));
         return;
     }
-    scenario.expectations++;
     if (is(1, "tenant"))
         expect_tenant();
     else if (is(1, "free"))
@@ -319,41 +244,10 @@ static void run_line(void)
         expect_request();
 }
 
-static void split(char *line)
-{
-    char *state = NULL;
-
-    line[strcspn(line, "#\n")] = '\0';
-    scenario.word_count = 0;
-    for (char *at = strtok_r(line, " \t", &state); at; at = strtok_r(NULL, " \t", &state)) {
-        if (scenario.word_count == WORDS)
-            fail("too many words");
-        scenario.words[scenario.word_count++] = at;
-    }
-}
-
 int main(int argc, char **argv)
 {
-    char line[256];
-    FILE *file;
+    int status = lines_run(argc, argv, run_line);
 
-    if (argc != 2) {
-        (void) fprintf(stderr, "usage: %s SCENARIO\n", argv[0]);
-        return 2;
-    }
-    scenario.file = argv[1];
-    file = fopen(argv[1], "re");
-    if (!file)
-        fail("can't read it: %s", strerror(errno));
-    while (fgets(line, sizeof(line), file)) {
-        scenario.line++;
-        split(line);
-        if (scenario.word_count > 0)
-            run_line();
-    }
-    (void) fclose(file);
-    if (scenario.expectations == 0)
-        fail("nothing was expected");
     world_done(&scenario.world);
-    return 0;
+    return status;
 }
