@@ -1,6 +1,8 @@
 /*
  * The clairvoyant bound (Belady 1966): the page that is used again last goes first. It needs the
- * future, so it serves as the measure of the others. Logarithmic time.
+ * future, so it serves as the measure of the others. A page that is used again later than all others
+ * needn't be cached to begin with, so victims are asked for when the request's pages are all there.
+ * Logarithmic time.
  */
 #include "base/heap.h"
 #include "policies/eviction.h"
@@ -62,6 +64,7 @@ static uint32_t belady_victim(struct eviction *belady, uint64_t now)
 
 const struct eviction_ops eviction_belady = {
     .name = "belady",
+    .keeps_prefixes = true,
     .new = belady_new,
     .free = belady_free,
     .admit = belady_admit,

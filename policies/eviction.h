@@ -31,7 +31,8 @@ struct eviction;
 struct eviction_ops {
     const char *name;
     /* Whole prefixes alone are cached, so victims are asked for when a request's pages have all been
-     * admitted, in slots beyond the cache's size; the others are asked before each page. */
+     * admitted, in slots beyond the cache's size, and finished; the others are asked before each
+     * page. */
     bool keeps_prefixes;
     /* Room for `slots` pages (1 … 2^31). -ENOMEM. */
     int (*new)(uint32_t slots, struct eviction **ret);

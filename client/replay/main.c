@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "client/replay/generator.h"
+#include "client/replay/prefix.h"
 #include "client/replay/probe.h"
 #include "client/replay/report.h"
 
@@ -157,7 +158,11 @@ static int replay(const struct options *options)
     struct run run = {.options = options, .trace = &trace, .tenants = &tenants, .sizing = &sizing};
     int status;
 
-    if (load(options, &trace) < 0 || choose_sizes(options, &trace, &tenants, &run, &sizing) < 0)
+    if (load(options, &trace) < 0)
+        return EXIT_FAILURE;
+    if (options->policy)
+        return prefix_replay(options, &trace, out);
+    if (choose_sizes(options, &trace, &tenants, &run, &sizing) < 0)
         return EXIT_FAILURE;
     status = play_with_broker(&run, out);
     run.stats = stats_free(run.stats);

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/size.h"
+#include "client/replay/prefix_cache.h"
 #include "client/replay/text.h"
 #include "client/replay/trace.h"
 
@@ -30,6 +31,9 @@ enum option_code {
     OPTION_DEVICE_MEMORY,
     OPTION_SEED,
     OPTION_WAIT,
+    OPTION_POLICY,
+    OPTION_BLOCKS,
+    OPTION_BOUND,
     OPTION_HELP,
     OPTION_VERSION,
 };
@@ -51,6 +55,9 @@ static const struct option table[] = {
     {"device-memory", required_argument, NULL, OPTION_DEVICE_MEMORY},
     {"seed", required_argument, NULL, OPTION_SEED},
     {"wait", required_argument, NULL, OPTION_WAIT},
+    {"policy", required_argument, NULL, OPTION_POLICY},
+    {"blocks", required_argument, NULL, OPTION_BLOCKS},
+    {"bound", no_argument, NULL, OPTION_BOUND},
     {"help", no_argument, NULL, OPTION_HELP},
     {"version", no_argument, NULL, OPTION_VERSION},
     {0},
@@ -77,6 +84,11 @@ const char options_usage[] =
     "  --seed N                of the generator (1)\n"
     "  --socket PATH           use the broker there instead of one of our own\n"
     "  --control PATH          its control socket (control.sock beside the other)\n"
+    "  --policy NAME           no broker: a prefix cache with that eviction policy over a "
+    "Mooncake\n"
+    "                          trace ('default': the one that is shipped)\n"
+    "  --blocks N              blocks that this cache holds\n"
+    "  --bound                 also what a clairvoyant would get\n"
     "  --json FILE             write the report there too (-: standard output)\n"
     "  --help, --version\n";
 
@@ -185,6 +197,8 @@ static bool take_number(int option, const char *text, struct options *options)
         return text_parse_uint(text, UINT64_MAX, &options->seed);
     case OPTION_WAIT:
         return parse_wait(text, &options->wait_ns);
+    case OPTION_BLOCKS:
+        return parse_count(text, PREFIX_CACHE_BLOCKS_MAX, &options->blocks);
     default: /* those with a text for a value */
         return *text != '\0';
     }
@@ -202,6 +216,8 @@ static void take_text(int option, const char *text, struct options *options)
         options->socket = text;
     else if (option == OPTION_CONTROL)
         options->control = text;
+    else if (option == OPTION_POLICY)
+        options->policy = text;
 }
 
 static int _printf_(1, 2) wrong(const char *format, ...)
@@ -214,6 +230,31 @@ static int _printf_(1, 2) wrong(const char *format, ...)
     va_end(args);
     fputs("; see --help\n", stderr);
     return OPTIONS_WRONG;
+}
+
+/* What the prefix cache needs; the rest of the command line is for a broker. */
+static int check_policy(const struct options *options)
+{
+    char names[256] = "default";
+
+    if (!options->policy)
+        return options->blocks > 0 ? wrong("--blocks goes with --policy")
+               : options->bound    ? wrong("--bound goes with --policy")
+                                   : OPTIONS_OK;
+    for (unsigned i = 0; eviction_at(i) != NULL; i++) {
+        size_t used = strlen(names);
+
+        (void) snprintf(names + used, sizeof(names) - used, ", %s", eviction_at(i)->name);
+    }
+    if (eviction_find(options->policy) == NULL)
+        return wrong("no policy '%s': there are %s", options->policy, names);
+    if (options->blocks == 0)
+        return wrong("--policy wants --blocks");
+    if (!options->trace)
+        return wrong("--policy wants a --trace that names its blocks");
+    if (options->socket || options->config)
+        return wrong("--policy runs without a broker: no --socket, no --config");
+    return OPTIONS_OK;
 }
 
 static int check(const struct options *options)
@@ -250,13 +291,17 @@ int options_parse(int argc, char *const argv[], struct options *ret)
             return OPTIONS_VERSION;
         if (option == '?')
             return OPTIONS_WRONG;
-        if (!take_number(option, optarg, &options))
+        if (option == OPTION_BOUND)
+            options.bound = true;
+        else if (!take_number(option, optarg, &options))
             return wrong("--%s makes no sense as '%s'", table[place].name, optarg);
         take_text(option, optarg, &options);
     }
     if (optind < argc)
         return wrong("what is '%s'?", argv[optind]);
     r = check(&options);
+    if (r == OPTIONS_OK)
+        r = check_policy(&options);
     if (r != OPTIONS_OK)
         return r;
     *ret = options;

@@ -13,6 +13,7 @@ struct options {
     const char *config;  /* NULL: one is made up */
     const char *json;    /* NULL: none; "-": standard output */
     const char *socket;  /* NULL: a broker of our own */
+    const char *policy;  /* not NULL: no broker, a prefix cache with that eviction policy */
     const char *control; /* NULL: `control.sock` beside the socket */
     uint32_t tenants;    /* 0: as many as `names` has, or all of the configuration */
     uint32_t workers;    /* for each tenant */
@@ -22,6 +23,8 @@ struct options {
     uint64_t scale;         /* 0: choose */
     uint64_t limit;         /* 0: all requests */
     uint64_t device_memory; /* 0: choose */
+    uint64_t blocks;        /* of the prefix cache */
+    bool bound;             /* of the clairvoyant, too */
     uint64_t seed;
     uint64_t wait_ns; /* how long a request may wait for memory, in this run's time */
     size_t name_count;

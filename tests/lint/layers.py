@@ -17,7 +17,7 @@ MAY_USE = {
     'daemon': {'daemon/core', 'gpu', 'kernels', 'proto', 'base'},
     'daemon/mover': {'gpu', 'kernels', 'proto', 'base'},
     'client': {'proto', 'base', 'gpu'},
-    'client/replay': {'client', 'gpu', 'kernels', 'proto', 'base'},
+    'client/replay': {'client', 'gpu', 'kernels', 'policies', 'proto', 'base'},
 }
 
 # Generated headers are in no tracked folder.

@@ -109,6 +109,46 @@ def directory():
         yield path
 
 
+def prefix_cache(*arguments, status=0):
+    """The figures of a prefix cache, or what was said on standard error."""
+    done = subprocess.run([REPLAY, '--json', '-', *arguments], stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True, timeout=DEADLINE_S, check=False)
+    assert done.returncode == status, f'status {done.returncode}: {done.stderr}'
+    return json.loads(done.stdout) if status == 0 else done.stderr
+
+
+def test_policies_get_the_published_hit_ratios():
+    """In hundredths of a per cent, by policy and number of blocks."""
+    for policy, expected in {
+            'lru': {1000: 825, 5000: 2791, 10000: 4235, 30000: 6242, 50000: 6396},
+            'belady': {1000: 2767, 5000: 5263, 10000: 6180, 30000: 6396, 50000: 6396},
+            'sieve': {5000: 1973}, 's3fifo': {5000: 2890},
+            'default': {1000: 988, 5000: 3102, 10000: 4732, 30000: 6304, 50000: 6396}}.items():
+        for blocks, ratio in expected.items():
+            figures = prefix_cache('--trace', shared('mooncake_synthetic.jsonl'), '--policy',
+                                   policy, '--blocks', str(blocks))
+            assert round(figures['hit_ratio'] * 10000) == ratio, (policy, blocks, figures)
+
+
+def test_a_policy_writes_its_figures_as_json():
+    """Of 2 blocks: a, b, then a hits; c takes b's place; b takes a's. 1 hit of 5, the bound has 2."""
+    with directory() as path:
+        trace = os.path.join(path, 'trace.jsonl')
+        with open(trace, 'w', encoding='utf-8') as file:
+            for time_ms, block in enumerate([7, 8, 7, 9, 8]):
+                file.write(f'{{"timestamp": {time_ms}, "input_length": 512, "output_length": 1, '
+                           f'"hash_ids": [{block}]}}\n')
+        figures = prefix_cache('--trace', trace, '--policy', 'lru', '--blocks', '2', '--bound')
+    assert figures == {'policy': 'lru', 'blocks': 2, 'requests': 5, 'references': 5, 'distinct': 3,
+                       'hits': 1, 'hit_ratio': 0.2, 'bound': 0.4}, figures
+
+
+def test_an_unknown_policy_is_told_the_names():
+    said = prefix_cache('--trace', 'none', '--policy', 'clock', '--blocks', '2', status=2)
+    for name in ('clock', 'default', 'lru', 'sieve', 's3fifo', 'gittins', 'belady'):
+        assert name in said, said
+
+
 def test_generated_requests_end_clean():
     with directory() as path:
         report = Run(path, '--limit', '150', '--speed', '20', '--scale', '256').end(0)
@@ -216,11 +256,17 @@ def test_a_broker_that_is_there_is_used():
     assert [tenant['name'] for tenant in report['tenants']] == ['here']
 
 
-def replay_shared(name):
+def shared(name):
+    """Path of a published trace; without it, the test is skipped."""
     trace = os.path.join(TRACES, name)
     if not os.path.exists(trace):
         print(f'skipped: there is no {trace}')
         sys.exit(SKIPPED)
+    return trace
+
+
+def replay_shared(name):
+    trace = shared(name)
     with directory() as path:
         report = Run(path, '--trace', trace, '--limit', '200', '--speed', '10').end(0)
     check_clean(report, 200)

@@ -74,6 +74,12 @@ START_TEST(test_every_option_arrives)
     ck_assert_uint_eq(options.wait_ns, NSEC_PER_SEC / 2);
     ck_assert_uint_eq(options.tenants, 4);
     options_free(&options);
+    ck_assert_int_eq(
+        parse("--trace t --policy default --blocks 2147483648 --bound", &options), OPTIONS_OK);
+    ck_assert_str_eq(options.policy, "default");
+    ck_assert_uint_eq(options.blocks, UINT64_C(1) << 31);
+    ck_assert(options.bound);
+    options_free(&options);
 }
 END_TEST
 
@@ -83,7 +89,10 @@ START_TEST(test_what_makes_no_sense_is_refused)
         "--tenants a,,b", "--tenants a,a", "--tenants 257", "--scale 0", "--speed 0", "--speed inf",
         "--limit 0", "--limit x", "--device-memory 0", "--device-memory infinity", "--wait 3601",
         "--nothing", "--trace", "word", "--socket s --config c", "--socket s --device-memory 1G",
-        "--control c", "--tenants 256 --workers 5", "--seed -1", "--prefill-rate -5"};
+        "--control c", "--tenants 256 --workers 5", "--seed -1", "--prefill-rate -5",
+        "--trace t --policy lru", "--policy lru --blocks 5", "--trace t --blocks 5", "--bound",
+        "--trace t --policy lru --blocks 0", "--trace t --policy lru --blocks 2147483649",
+        "--trace t --policy clock --blocks 5", "--trace t --policy lru --blocks 5 --socket s"};
     struct options options;
 
     for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
