@@ -30,7 +30,7 @@ struct mover_control;
 
 enum mover_kind {
     MOVER_EVICT,   /* pages to slots; answered with a checksum each */
-    MOVER_RESTORE, /* slots to pages, each checked against its checksum before it is written */
+    MOVER_RESTORE, /* slots to pages; one that isn't what was evicted is wiped and reported */
     MOVER_SCRUB,   /* whole chunks become zero; no copies */
     MOVER_KIND_MAX
 };
@@ -48,7 +48,7 @@ struct mover_chunk {
 
 struct mover_copy {
     uint32_t chunk;        /* index into the job's chunks */
-    bool damaged;          /* RESTORE, result: the slot's bytes don't match; nothing was written */
+    bool damaged;          /* RESTORE, result: the slot's bytes don't match; the page is zero */
     uint64_t chunk_offset; /* bytes, a multiple of 16 */
     uint64_t tier_offset;  /* bytes, a multiple of 16 */
     uint64_t checksum;     /* EVICT: result. RESTORE: what EVICT gave */
@@ -140,8 +140,8 @@ int mover_control_new(struct event_base *base, const struct clock *clock, struct
 struct mover_control *mover_control_free(struct mover_control *control);
 
 /*
- * Bytes of the slot that a page of `page_bytes` takes in this format: what tier_space_new() is told.
- * 0 for what doesn't go together.
+ * Bytes of the slot that a page of `page_bytes` takes in this format: what tier_space_new() is
+ * told. 0 for what doesn't go together.
  */
 uint64_t mover_slot_bytes(
     enum mover_format format, enum mover_element element, uint64_t page_bytes);

@@ -152,6 +152,13 @@ KERNEL_FUNCTION float kernel_float(uint32_t bits)
     for (uint64_t unit = kernel_place(&(index)->grid, &(index)->block_id); unit < (count);         \
          unit += kernel_volume(&(index)->grid))
 
+/* The elements of a unit go from `src` to `dst`, as KERNEL_LANES would copy them. */
+#define KERNEL_LANES_COPY(dst, src, index, count)                                                  \
+    do {                                                                                           \
+        KERNEL_LANES(copied, index, count)                                                         \
+        (dst)[copied] = (src)[copied];                                                             \
+    } while (0)
+
 KERNEL_FUNCTION uint64_t kernel_lane(const struct kernel_index *index)
 {
     return kernel_place(&index->block, &index->thread_id);
@@ -209,6 +216,10 @@ KERNEL_FUNCTION uint64_t kernel_lanes(const struct kernel_index *index)
     return 1;
 }
 
+/* The elements of a unit, on the CPU: whoever knows the machine copies fastest. */
+#define KERNEL_LANES_COPY(dst, src, index, count)                                                  \
+    ((void) (index), (void) __builtin_memcpy((dst), (src), (count) * sizeof(*(dst))))
+
 /* Each thread takes one run of neighbouring elements: what a cache likes. Together the threads
  * visit exactly the elements that they visit on the GPU. */
 #define KERNEL_FOR(i, index, count)                                                                \
@@ -260,6 +271,13 @@ KERNEL_FUNCTION struct kernel_index kernel_index_read(void)
 
 #else
 
+/* The simulator's GPU is the CPU at hand: what it has beyond the oldest of its kind is used. */
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
+#define KERNEL_CLONES __attribute__((target_clones("avx2", "default")))
+#else
+#define KERNEL_CLONES
+#endif
+
 #ifdef KERNEL_EMULATED
 #define KERNEL_SYMBOL(name) emulated_##name
 #else
@@ -270,7 +288,7 @@ KERNEL_FUNCTION struct kernel_index kernel_index_read(void)
     KERNEL_FUNCTION void name##_thread(                                                            \
         const struct kernel_index *index, const struct name##_args *args);                         \
     void KERNEL_SYMBOL(name)(const struct kernel_index *index, const void *params);                \
-    void KERNEL_SYMBOL(name)(const struct kernel_index *index, const void *params)                 \
+    KERNEL_CLONES void KERNEL_SYMBOL(name)(const struct kernel_index *index, const void *params)   \
     {                                                                                              \
         name##_thread(index, (const struct name##_args *) params);                                 \
     }                                                                                              \

@@ -24,8 +24,7 @@ KERNEL(page_copy)
         struct checksum sum = {0};
 
         if (batch->checksums == 0) {
-            KERNEL_LANES(i, index, unit.count)
-            dst[i] = src[i];
+            KERNEL_LANES_COPY(dst, src, index, unit.count);
             continue;
         }
         KERNEL_LANES(i, index, unit.count)

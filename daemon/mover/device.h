@@ -15,7 +15,7 @@ struct device {
     CUcontext context;
     uint64_t context_bytes; /* what it cost; 0 where nobody tells */
     CUmodule module;
-    CUfunction copy, checksum, admit, quantize, dequantize;
+    CUfunction copy, scrub, quantize, dequantize;
 };
 
 /* Opens the driver, makes the context, loads the kernels. -ENODEV when `uuid` isn't visible. */

@@ -1,32 +1,24 @@
 /*
  * EVICT is one launch over the whole job: each page is read once, written into its slot and summed.
  *
- * RESTORE must not write what isn't intact, and must not read the bus twice. So slots go to the
- * stage and are summed on the way; a small kernel takes the damaged ones out of the second table;
- * what is left goes on to its page, within the device. A job goes through the stage in groups that
- * fit, all in one stream, with nothing for the host to wait for in between. A slot larger than the
- * stage is summed where it is and read again.
+ * RESTORE is one launch too: slots are summed on their way to their pages, so that the bus is
+ * crossed once. Nobody may look at a page until the job is answered; what turns out not to be what
+ * was evicted is wiped before that.
  */
 #include "daemon/mover/lane.h"
 
 #include <errno.h>
 #include <string.h>
 
-#include "kernels/page_admit.h"
 #include "kernels/pages.h"
 
-/* Both tables of a job, and the numbers that belong to them: the same on device and host. */
+/* What a launch is told and what it answers: the same on device and host. */
 struct tables {
-    struct page_move first[JOB_COPIES_MAX];
-    struct page_move second[JOB_COPIES_MAX];
-    uint64_t expected[JOB_COPIES_MAX];
+    struct page_move moves[JOB_COPIES_MAX];
     uint64_t sums[JOB_COPIES_MAX];
 };
 
-#define STAGE_OFFSET (UINT64_C(64) << 10)
-#define STAGE_BYTES (LANE_BYTES - STAGE_OFFSET)
-
-_Static_assert(sizeof(struct tables) <= STAGE_OFFSET, "the stage begins behind the tables");
+_Static_assert(sizeof(struct tables) <= LANE_BYTES, "a lane's memory is its tables");
 
 /* More blocks than this add nothing once the bus is busy; on the CPU they cost. */
 #define BLOCKS_MAX 128
@@ -38,7 +30,7 @@ struct lane {
     CUstream stream;
     CUevent done;
     struct tables *host; /* page-locked */
-    uint64_t memory;     /* struct tables, then the stage */
+    uint64_t memory;     /* struct tables on the device */
 };
 
 int lane_new(const struct device *device, struct slabs *slabs, uint64_t memory, struct lane **ret,
@@ -100,20 +92,19 @@ static int launch(struct lane *lane, CUfunction function, uint64_t blocks, void 
         what, error);
 }
 
-static int tables_send(struct lane *lane, const struct job *job, struct gpu_error *error)
+/* Sends the first `count` moves and clears their sums. */
+static int tables_send(struct lane *lane, size_t count, struct gpu_error *error)
 {
     const struct cuda_api *cuda = lane->device->cuda;
-    size_t bytes = job->kind == GMB__MOVER_JOB_KIND__MOVER_JOB_EVICT
-                       ? job->copy_count * sizeof(struct page_move)
-                       : offsetof(struct tables, sums);
     int r = device_check(lane->device,
-        cuda->memcpy_htod_async(lane->memory, lane->host, bytes, lane->stream),
+        cuda->memcpy_htod_async(
+            lane->memory, lane->host->moves, count * sizeof(struct page_move), lane->stream),
         "cuMemcpyHtoDAsync_v2", error);
 
     if (r == 0)
         r = device_check(lane->device,
             cuda->memset_d8_async(lane->memory + offsetof(struct tables, sums), 0,
-                job->copy_count * sizeof(uint64_t), lane->stream),
+                count * sizeof(uint64_t), lane->stream),
             "cuMemsetD8Async", error);
     return r;
 }
@@ -138,120 +129,78 @@ static int lane_finish(struct lane *lane, size_t sums, struct gpu_error *error)
     return r;
 }
 
-/* Pages first … first + count of the job, by the first or the second table. */
-static struct page_batch batch_make(const struct lane *lane, size_t table, uint64_t first,
-    uint64_t count, uint64_t page_bytes, bool summed)
+static struct page_batch batch_make(const struct lane *lane, uint64_t count, uint64_t page_bytes)
 {
     return (struct page_batch){
-        .table = lane->memory + table + first * sizeof(struct page_move),
+        .table = lane->memory + offsetof(struct tables, moves),
         .count = count,
         .page_bytes = page_bytes,
-        .checksums =
-            summed ? lane->memory + offsetof(struct tables, sums) + first * sizeof(uint64_t) : 0,
+        .checksums = lane->memory + offsetof(struct tables, sums),
     };
 }
 
-static int pack_launch(struct lane *lane, const struct job *job, struct gpu_error *error)
+/* The launch that does a job: gather or scatter, as the bytes are or quantized. */
+static int job_launch(struct lane *lane, const struct job *job, struct gpu_error *error)
 {
-    struct page_batch batch =
-        batch_make(lane, offsetof(struct tables, first), 0, job->copy_count, job->page_bytes, true);
+    const struct device *device = lane->device;
+    struct page_batch batch = batch_make(lane, job->copy_count, job->page_bytes);
     struct page_copy_args copy = {batch};
     struct page_quantize_args quantize = {batch, job->element, job->format};
+    struct page_dequantize_args dequantize = {batch, job->element, job->format};
     uint64_t blocks = page_units(job->copy_count, job->page_bytes);
 
     if (job->format == PAGE_FORMAT_RAW)
-        return launch(lane, lane->device->copy, blocks, &copy, "page_copy", error);
-    return launch(lane, lane->device->quantize, blocks, &quantize, "page_quantize", error);
-}
-
-static int unpack_launch(struct lane *lane, const struct job *job, uint64_t first, uint64_t count,
-    struct gpu_error *error)
-{
-    struct page_batch batch =
-        batch_make(lane, offsetof(struct tables, second), first, count, job->page_bytes, false);
-    struct page_copy_args copy = {batch};
-    struct page_dequantize_args dequantize = {batch, job->element, job->format};
-    uint64_t blocks = page_units(count, job->page_bytes);
-
-    if (job->format == PAGE_FORMAT_RAW)
-        return launch(lane, lane->device->copy, blocks, &copy, "page_copy", error);
-    return launch(lane, lane->device->dequantize, blocks, &dequantize, "page_dequantize", error);
-}
-
-/* Sums a group of slots, to the stage if it is `staged`, and lets the intact ones go on. */
-static int group_restore(struct lane *lane, const struct job *job, uint64_t first, uint64_t count,
-    bool staged, struct gpu_error *error)
-{
-    struct page_batch batch =
-        batch_make(lane, offsetof(struct tables, first), first, count, job->slot_bytes, true);
-    struct page_copy_args copy = {batch};
-    struct page_checksum_args checksum = {batch};
-    struct page_admit_args admit = {
-        .table = lane->memory + offsetof(struct tables, second) + first * sizeof(struct page_move),
-        .count = count,
-        .checksums = batch.checksums,
-        .expected = lane->memory + offsetof(struct tables, expected) + first * sizeof(uint64_t),
-    };
-    uint64_t blocks = page_units(count, job->slot_bytes);
-    int r;
-
-    if (staged)
-        r = launch(lane, lane->device->copy, blocks, &copy, "page_copy", error);
-    else
-        r = launch(lane, lane->device->checksum, blocks, &checksum, "page_checksum", error);
-    if (r == 0)
-        r = launch(lane, lane->device->admit, (count + THREADS - 1) / THREADS, &admit, "page_admit",
-            error);
-    if (r == 0)
-        r = unpack_launch(lane, job, first, count, error);
-    return r;
+        return launch(lane, device->copy, blocks, &copy, "page_copy", error);
+    if (job->kind == GMB__MOVER_JOB_KIND__MOVER_JOB_EVICT)
+        return launch(lane, device->quantize, blocks, &quantize, "page_quantize", error);
+    return launch(lane, device->dequantize, blocks, &dequantize, "page_dequantize", error);
 }
 
 /* ------------------------------------------------------------------ jobs */
 
-static int evict(
+static int copy(
     struct lane *lane, const struct job *job, const uint64_t *addresses, struct gpu_error *error)
 {
+    bool evict = job->kind == GMB__MOVER_JOB_KIND__MOVER_JOB_EVICT;
     int r = 0;
 
     for (uint32_t i = 0; r == 0 && i < job->copy_count; i++) {
         const struct job_copy *copy = &job->copies[i];
-        struct page_move *move = &lane->host->first[i];
+        uint64_t page = addresses[copy->chunk] + copy->chunk_offset, slot = 0;
 
-        move->src = addresses[copy->chunk] + copy->chunk_offset;
-        r = slabs_address(lane->slabs, copy->tier_offset, &move->dst, error);
+        r = slabs_address(lane->slabs, copy->tier_offset, &slot, error);
+        lane->host->moves[i] = (struct page_move){
+            .src = evict ? page : slot,
+            .dst = evict ? slot : page,
+        };
     }
     if (r == 0)
-        r = tables_send(lane, job, error);
+        r = tables_send(lane, job->copy_count, error);
     if (r == 0)
-        r = pack_launch(lane, job, error);
+        r = job_launch(lane, job, error);
     return r;
 }
 
-static int restore(
-    struct lane *lane, const struct job *job, const uint64_t *addresses, struct gpu_error *error)
+/* Zeroes the pages whose slots weren't intact. */
+static int damaged_wipe(struct lane *lane, const struct job *job, struct gpu_error *error)
 {
-    uint64_t stage = lane->memory + STAGE_OFFSET, group = STAGE_BYTES / job->slot_bytes;
-    bool staged = group > 0;
-    int r = 0;
+    struct page_scrub_args arguments;
+    struct page_move *moves = lane->host->moves;
+    size_t count = 0;
+    int r;
 
-    if (!staged)
-        group = job->copy_count;
-    for (uint32_t i = 0; r == 0 && i < job->copy_count; i++) {
-        const struct job_copy *copy = &job->copies[i];
-        struct tables *host = lane->host;
-
-        r = slabs_address(lane->slabs, copy->tier_offset, &host->first[i].src, error);
-        host->first[i].dst = staged ? stage + i % group * job->slot_bytes : 0;
-        host->second[i].src = staged ? host->first[i].dst : host->first[i].src;
-        host->second[i].dst = addresses[copy->chunk] + copy->chunk_offset;
-        host->expected[i] = copy->checksum;
+    for (uint32_t i = 0; i < job->copy_count; i++) {
+        if (lane->host->sums[i] != job->copies[i].checksum)
+            moves[count++] = moves[i];
     }
+    if (count == 0)
+        return 0;
+    r = tables_send(lane, count, error);
+    arguments.batch = batch_make(lane, count, job->page_bytes);
     if (r == 0)
-        r = tables_send(lane, job, error);
-    for (uint64_t first = 0; r == 0 && first < job->copy_count; first += group)
-        r = group_restore(lane, job, first, MIN(group, job->copy_count - first), staged, error);
-    return r;
+        r = launch(lane, lane->device->scrub, page_units(count, job->page_bytes), &arguments,
+            "page_scrub", error);
+    return r == 0 ? lane_finish(lane, 0, error) : r;
 }
 
 static int scrub(
@@ -272,17 +221,16 @@ int lane_run(struct lane *lane, const struct job *job, const uint64_t *addresses
 {
     int r, end;
 
-    if (job->kind == GMB__MOVER_JOB_KIND__MOVER_JOB_EVICT)
-        r = evict(lane, job, addresses, error);
-    else if (job->kind == GMB__MOVER_JOB_KIND__MOVER_JOB_RESTORE)
-        r = restore(lane, job, addresses, error);
-    else
+    if (job->kind == GMB__MOVER_JOB_KIND__MOVER_JOB_SCRUB)
         r = scrub(lane, job, addresses, error);
+    else
+        r = copy(lane, job, addresses, error);
     /* Also after a failure: what was launched before it still uses chunks and tables. */
     end = lane_finish(lane, r == 0 ? job->copy_count : 0, r == 0 ? error : NULL);
     if (r == 0)
         r = end;
-    if (r == 0 && job->copy_count > 0)
-        memcpy(ret_sums, lane->host->sums, job->copy_count * sizeof(uint64_t));
-    return r;
+    if (r < 0 || job->copy_count == 0)
+        return r;
+    memcpy(ret_sums, lane->host->sums, job->copy_count * sizeof(uint64_t));
+    return job->kind == GMB__MOVER_JOB_KIND__MOVER_JOB_RESTORE ? damaged_wipe(lane, job, error) : 0;
 }

@@ -1,6 +1,6 @@
 /*
- * One stream with what its jobs need on the device and in page-locked memory: tables of moves, and
- * a stage that slots are brought to before they may go further. Each lane belongs to one thread.
+ * One stream with what its jobs need on the device and in page-locked memory: tables of moves and
+ * their sums. Each lane belongs to one thread.
  */
 #pragma once
 
@@ -10,11 +10,8 @@
 
 struct lane;
 
-/*
- * Device memory that a lane asks for. Little, since a mover starts when its device is full: the
- * stage is as large as hides the launches' cost behind the bus.
- */
-#define LANE_BYTES (UINT64_C(640) << 10)
+/* Device memory of a lane. Little, since a mover starts when its device is full. */
+#define LANE_BYTES (UINT64_C(32) << 10)
 
 /* `memory`: LANE_BYTES on the device, borrowed. Its context must be current in the thread. */
 int lane_new(const struct device *device, struct slabs *slabs, uint64_t memory, struct lane **ret,
@@ -25,7 +22,7 @@ struct lane *lane_free(struct lane *lane);
 /*
  * Does the job (EVICT, RESTORE or SCRUB) and waits for it. `addresses`: where each of its chunks is
  * mapped. `ret_sums` (copy_count; NULL for SCRUB) are the checksums of the slots' bytes as they were
- * written or found; after a RESTORE, pages whose sum isn't the expected one were not written.
+ * written or found; after a RESTORE, pages whose sum isn't the expected one are zero.
  * The driver's errors; the lane may be used again unless the device isn't usable.
  */
 int lane_run(struct lane *lane, const struct job *job, const uint64_t *addresses,

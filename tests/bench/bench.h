@@ -13,7 +13,8 @@ struct bench_row {
     const char *unit;
     double floor;  /* in the same unit */
     double ratio;  /* value / floor */
-    double budget; /* largest ratio allowed; of `broker_rss` the largest value */
+    double budget; /* largest ratio allowed; of `broker_rss` the largest value, of `*_bandwidth` the
+                      smallest ratio */
     bool met;
 };
 
@@ -40,3 +41,10 @@ int bench_lease_roundtrip(struct bench_row *rows, size_t max);
  * what it had before.
  */
 int bench_broker_rss(struct bench_row *rows, size_t max);
+
+/*
+ * `evict_bandwidth`, `restore_bandwidth`: MiB a second of 64 KiB pages through a real mover on the
+ * simulated GPU; the floor is memcpy of the same pages by two threads, taken in turns. The budget is
+ * the smallest ratio allowed.
+ */
+int bench_mover_bandwidth(struct bench_row *rows, size_t max);

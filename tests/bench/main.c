@@ -15,6 +15,7 @@ static int (*const benches[])(struct bench_row *rows, size_t max) = {
     bench_lease_roundtrip,
     bench_broker_rss,
     bench_core_step_scaling,
+    bench_mover_bandwidth,
 };
 
 static int json_write(const char *path, const struct bench_row *from, size_t n)
