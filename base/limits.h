@@ -28,6 +28,13 @@
 #define LIMIT_WANT_PAGES 4096
 #define LIMIT_RECALL_CHUNKS 4096
 
+/* Arenas of one client, and chunks that all of them may ever have: each index costs the broker about 80
+ * bytes of page table and ledger before anything is behind it. */
+#define LIMIT_ARENAS_PER_CLIENT 64
+#define LIMIT_ARENA_CHUNKS_PER_CLIENT (1u << 18)
+/* Runs of chunks that one client gives back while the broker still moves pages there. */
+#define LIMIT_RETURNS_HELD 256
+
 /* Requests of one client that wait for memory at once; a worker has tens in flight, not thousands.
  */
 #define LIMIT_REQUESTS_PER_CLIENT 1024

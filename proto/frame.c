@@ -89,7 +89,7 @@ int frame_decode_client(const uint8_t *bytes, size_t size, Gmb__ClientMessage **
         return r;
     message = (Gmb__ClientMessage *) base;
     if (message->body_case == GMB__CLIENT_MESSAGE__BODY__NOT_SET ||
-        (message->id == 0) != client_event(message))
+        message->id >= FRAME_BROKER_ID || (message->id == 0) != client_event(message))
         return message_refuse(base);
     *ret = message;
     return 0;

@@ -15,6 +15,9 @@
 #include "proto/gmb.pb-c.h"
 #include "proto/mover.pb-c.h"
 
+/* Request ids from here on are the broker's own: no client's reaches them. */
+#define FRAME_BROKER_ID (UINT64_C(1) << 63)
+
 struct frame {
     size_t size;
     uint8_t bytes[LIMIT_FRAME_BYTES];
