@@ -295,6 +295,12 @@ static int broker_start(struct broker *broker, char error[CONFIG_ERROR_BYTES])
     if (broker->done_event == NULL || broker->tick_event == NULL ||
         event_add(broker->done_event, NULL) < 0)
         return -ENOMEM;
+    for (uint32_t i = 0; r == 0 && i < broker->device_count; i++)
+        r = hosting_new(broker, i, broker->config->devices[i].tier_bytes, &broker->hosting[i]);
+    if (r < 0) {
+        (void) snprintf(error, CONFIG_ERROR_BYTES, "no host tier (HostTier=): %s", strerror(-r));
+        return r;
+    }
     r = devices_add(broker, error);
     if (r == 0)
         r = configure(broker, broker->config, error);
@@ -349,6 +355,8 @@ struct broker *broker_free(struct broker *broker)
         session_free(session);
     clients = TAKE_PTR(broker->clients);
     tdestroy(clients, client_free_node);
+    for (size_t i = 0; i < broker->device_count; i++)
+        broker->hosting[i] = hosting_free(broker->hosting[i]);
     if (broker->done_event != NULL)
         event_free(broker->done_event);
     if (broker->tick_event != NULL)

@@ -11,6 +11,7 @@
 #include "daemon/client.h"
 #include "daemon/config.h"
 #include "daemon/executor.h"
+#include "daemon/hosting.h"
 #include "daemon/session.h"
 
 struct event_base;
@@ -35,6 +36,8 @@ struct broker {
     uint64_t start_ns;
     size_t device_count;
     struct broker_device devices[LIMIT_DEVICES];
+    struct hosting *hosting[LIMIT_DEVICES];
+    void *arenas;         /* tsearch(3) tree of struct arena, by lease */
     void *clients;        /* tsearch(3) tree of struct client, by id */
     struct list sessions; /* struct session.link */
     struct list doomed;   /* struct session.doomed_link: to be ended when the step is over */

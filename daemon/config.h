@@ -37,7 +37,8 @@ struct config_rule {
 struct config_device {
     uint8_t uuid[UUID_BYTES];
     uint64_t total_bytes;
-    uint64_t reserve_bytes; /* filled in by loading */
+    uint64_t reserve_bytes; /* filled in by loading, as is: */
+    uint64_t tier_bytes;    /* of host memory for its evicted pages */
 };
 
 struct config {

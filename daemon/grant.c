@@ -48,6 +48,15 @@ bool grant_pending(const struct session *session, core_id lease)
     return false;
 }
 
+void grant_remove_lease(struct session *session, core_id lease)
+{
+    list_for_each_safe(grant, &session->grants, struct grant, link)
+    {
+        if (grant->lease == lease)
+            grant_remove(grant);
+    }
+}
+
 void grant_remove_all(struct session *session)
 {
     list_for_each_safe(grant, &session->grants, struct grant, link) grant_remove(grant);
@@ -124,7 +133,7 @@ static int frame_send(struct session *session, struct grant *grant,
     body.chunks = pointers;
     body.device.data = session->broker->devices[lease->device].uuid;
     body.device.len = UUID_BYTES;
-    message.id = grant->request;
+    message.id = grant->request < FRAME_BROKER_ID ? grant->request : 0;
     message.body_case = GMB__BROKER_MESSAGE__BODY_GRANT;
     message.grant = &body;
     r = conn_send_consume(session->conn, &message.base, &fds);

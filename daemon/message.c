@@ -11,6 +11,8 @@
 
 #include "base/log.h"
 #include "base/size.h"
+#include "daemon/arena.h"
+#include "daemon/arena_message.h"
 #include "daemon/broker.h"
 #include "daemon/grant.h"
 #include "daemon/request.h"
@@ -80,7 +82,7 @@ void message_refuse(struct session *session, uint64_t id, enum gmb_status status
     message_send(session, &message);
 }
 
-static void refuse_plainly(
+void message_refuse_plainly(
     struct session *session, uint64_t id, enum gmb_status status, const char *text)
 {
     message_refuse(session, id, status, GMB_LIMIT_NONE, 0, 0, text);
@@ -131,7 +133,7 @@ static void unmatched_refuse(struct session *session, uint64_t id)
     (void) snprintf(text, sizeof(text),
         "no tenant is configured for uid %u, gid %u, unit '%.60s', cgroup '%.80s'",
         (unsigned) identity->uid, (unsigned) identity->gid, identity->unit, identity->cgroup);
-    refuse_plainly(session, id, GMB_STATUS_DENIED, text);
+    message_refuse_plainly(session, id, GMB_STATUS_DENIED, text);
     session_doom(session, NULL);
 }
 
@@ -141,7 +143,7 @@ static void client_abandon(struct session *session, uint64_t id, core_id client)
     struct core_event event = {.type = CORE_EVENT_CLIENT_DEAD, .client = client};
 
     broker_step(session->broker, &event);
-    refuse_plainly(session, id, GMB_STATUS_INTERNAL, "the broker has no host memory");
+    message_refuse_plainly(session, id, GMB_STATUS_INTERNAL, "the broker has no host memory");
     session_doom(session, NULL);
 }
 
@@ -153,7 +155,7 @@ static void on_hello(struct session *session, const Gmb__ClientMessage *message)
     uint32_t rule, tenant;
 
     if (message->hello->version < PROTOCOL_VERSION) {
-        refuse_plainly(
+        message_refuse_plainly(
             session, message->id, GMB_STATUS_UNSUPPORTED, "this broker speaks version 1");
         session_doom(session, NULL);
         return;
@@ -184,34 +186,44 @@ static void on_hello(struct session *session, const Gmb__ClientMessage *message)
 
 /* ------------------------------------------------------------------ requests */
 
-/* Registers the request and lets the core take it. */
-static void request_submit(struct session *session, struct core_event *event, uint64_t id,
-    enum request_type type, core_id lease, const char *label)
+/* False after an answer. */
+static bool request_enter(struct session *session, const struct request *like, const char *label)
 {
+    uint64_t id = like->id;
     int r;
 
     if (session->request_count >= LIMIT_REQUESTS_PER_CLIENT) {
         message_refuse(session, id, GMB_STATUS_EXHAUSTED, GMB_LIMIT_REQUESTS,
             session->request_count + 1, 0, "this connection has too many requests in flight");
-        return;
+        return false;
     }
-    /* The core holds the lease complete; its chunks' order is the peer's until all were sent. */
-    if (lease != 0 && grant_pending(session, lease)) {
-        refuse_plainly(session, id, GMB_STATUS_INVALID, "the lease is still being granted");
-        return;
+    /* The core holds the lease complete; its chunks' order is the peer's until all were sent. What
+     * an arena's client says may cross chunks that come unasked. */
+    if (like->lease != 0 && arena_find(session->broker, like->lease) == NULL &&
+        grant_pending(session, like->lease)) {
+        message_refuse_plainly(session, id, GMB_STATUS_INVALID, "the lease is still being granted");
+        return false;
     }
-    r = request_add(session, id, type, lease, label);
+    r = request_add(session, like, label);
     if (r == -EEXIST) {
-        refuse_plainly(session, id, GMB_STATUS_PROTOCOL, "a request with this id is in flight");
+        message_refuse_plainly(
+            session, id, GMB_STATUS_PROTOCOL, "a request with this id is in flight");
         session_doom(session, "it uses a request id twice");
-        return;
+    } else if (r < 0) {
+        message_refuse_plainly(session, id, GMB_STATUS_INTERNAL, "the broker has no host memory");
     }
-    if (r < 0) {
-        refuse_plainly(session, id, GMB_STATUS_INTERNAL, "the broker has no host memory");
+    return r == 0;
+}
+
+void request_submit(struct session *session, struct core_event *event, const struct request *like,
+    const char *label)
+{
+    if (!request_enter(session, like, label)) {
+        (void) arena_free(like->arena);
         return;
     }
     event->client = session->client->id;
-    event->request = id;
+    event->request = like->id;
     broker_step(session->broker, event);
 }
 
@@ -226,12 +238,14 @@ static void on_lease_request(struct session *session, const Gmb__ClientMessage *
     };
 
     if (body->purpose != GMB__PURPOSE__PURPOSE_WORKSPACE)
-        refuse_plainly(session, message->id, GMB_STATUS_UNSUPPORTED, "no such kind of lease");
+        message_refuse_plainly(
+            session, message->id, GMB_STATUS_UNSUPPORTED, "no such kind of lease");
     else if (!broker_device_find(
                  session->broker, body->device.data, body->device.len, &event.lease_request.device))
-        refuse_plainly(session, message->id, GMB_STATUS_NOT_FOUND, "no such device");
+        message_refuse_plainly(session, message->id, GMB_STATUS_NOT_FOUND, "no such device");
     else
-        request_submit(session, &event, message->id, REQUEST_LEASE, 0, body->label);
+        request_submit(session, &event, &(struct request){.id = message->id, .type = REQUEST_LEASE},
+            body->label);
 }
 
 static void on_lease_grow(struct session *session, const Gmb__ClientMessage *message)
@@ -244,7 +258,8 @@ static void on_lease_grow(struct session *session, const Gmb__ClientMessage *mes
         .lease_grow.wait_ns = body->wait_ns,
     };
 
-    request_submit(session, &event, message->id, REQUEST_GROW, body->lease, "");
+    request_submit(session, &event,
+        &(struct request){.id = message->id, .type = REQUEST_GROW, .lease = body->lease}, "");
 }
 
 static void on_lease_shrink(struct session *session, const Gmb__ClientMessage *message)
@@ -256,7 +271,8 @@ static void on_lease_shrink(struct session *session, const Gmb__ClientMessage *m
         .lease_shrink.keep_chunks = body->keep_chunks,
     };
 
-    request_submit(session, &event, message->id, REQUEST_SHRINK, body->lease, "");
+    request_submit(session, &event,
+        &(struct request){.id = message->id, .type = REQUEST_SHRINK, .lease = body->lease}, "");
 }
 
 static void on_lease_release(struct session *session, const Gmb__ClientMessage *message)
@@ -267,7 +283,10 @@ static void on_lease_release(struct session *session, const Gmb__ClientMessage *
         .lease_release.lease = body->lease,
     };
 
-    request_submit(session, &event, message->id, REQUEST_RELEASE, body->lease, "");
+    if (arena_release_take(session, message->id, body->lease))
+        return;
+    request_submit(session, &event,
+        &(struct request){.id = message->id, .type = REQUEST_RELEASE, .lease = body->lease}, "");
 }
 
 static void on_cancel(struct session *session, const Gmb__ClientMessage *message)
@@ -277,15 +296,16 @@ static void on_cancel(struct session *session, const Gmb__ClientMessage *message
         .cancel.request = message->cancel->request,
     };
 
-    request_submit(session, &event, message->id, REQUEST_CANCEL, 0, "");
+    request_submit(
+        session, &event, &(struct request){.id = message->id, .type = REQUEST_CANCEL}, "");
 }
 
 /* ------------------------------------------------------------------ the table */
 
 typedef void (*handler)(struct session *session, const Gmb__ClientMessage *message);
 
-#define BODY_MAX (GMB__CLIENT_MESSAGE__BODY_CANCEL + 1)
-static_assert(GMB__CLIENT_MESSAGE__BODY_HELLO == 2 && BODY_MAX == 8, "every body has a column");
+#define BODY_MAX (GMB__CLIENT_MESSAGE__BODY_PAGE_WANT + 1)
+static_assert(GMB__CLIENT_MESSAGE__BODY_HELLO == 2 && BODY_MAX == 13, "every body has a column");
 
 static const handler handlers[SESSION_STATE_MAX][BODY_MAX] = {
     [SESSION_GREETING] =
@@ -299,6 +319,11 @@ static const handler handlers[SESSION_STATE_MAX][BODY_MAX] = {
             [GMB__CLIENT_MESSAGE__BODY_LEASE_SHRINK] = on_lease_shrink,
             [GMB__CLIENT_MESSAGE__BODY_LEASE_RELEASE] = on_lease_release,
             [GMB__CLIENT_MESSAGE__BODY_CANCEL] = on_cancel,
+            [GMB__CLIENT_MESSAGE__BODY_ARENA_REQUEST] = on_arena_request,
+            [GMB__CLIENT_MESSAGE__BODY_ARENA_FILL] = on_arena_fill,
+            [GMB__CLIENT_MESSAGE__BODY_ARENA_RETURN] = on_arena_return,
+            [GMB__CLIENT_MESSAGE__BODY_ARENA_MAPPED] = on_arena_mapped,
+            [GMB__CLIENT_MESSAGE__BODY_PAGE_WANT] = on_page_want,
         },
     [SESSION_DOOMED] = {NULL},
 };
@@ -311,7 +336,7 @@ void message_handle(struct session *session, const uint8_t *bytes, size_t size)
 
     r = frame_decode_client(bytes, size, &message);
     if (r < 0) {
-        refuse_plainly(session, 0, GMB_STATUS_PROTOCOL, "the frame is no valid message");
+        message_refuse_plainly(session, 0, GMB_STATUS_PROTOCOL, "the frame is no valid message");
         session_doom(session, "it sent a frame that is no valid message");
         return;
     }
@@ -319,7 +344,7 @@ void message_handle(struct session *session, const uint8_t *bytes, size_t size)
     if (handle != NULL) {
         handle(session, message);
     } else if (session->state != SESSION_DOOMED) {
-        refuse_plainly(session, message->id, GMB_STATUS_PROTOCOL,
+        message_refuse_plainly(session, message->id, GMB_STATUS_PROTOCOL,
             session->state == SESSION_GREETING ? "the first message is Hello"
                                                : "Hello was said already");
         session_doom(session, "it sent a message out of turn");

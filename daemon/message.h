@@ -12,5 +12,8 @@ void message_handle(struct session *session, const uint8_t *bytes, size_t size);
 /* Sends an Error; dooms the session when the peer doesn't read. `text` is cut to its bound. */
 void message_refuse(struct session *session, uint64_t id, enum gmb_status status,
     enum gmb_limit limit, uint64_t requested, uint64_t available, const char *text);
+/* The same where no limit was asked. */
+void message_refuse_plainly(
+    struct session *session, uint64_t id, enum gmb_status status, const char *text);
 /* Sends any message without fds; dooms the session when the peer doesn't read. */
 void message_send(struct session *session, Gmb__BrokerMessage *message);

@@ -5,6 +5,8 @@
 #include <search.h>
 #include <string.h>
 
+#include "daemon/arena.h"
+
 static int id_compare(const void *a, const void *b)
 {
     uint64_t x = *(const uint64_t *) a, y = *(const uint64_t *) b;
@@ -12,8 +14,15 @@ static int id_compare(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-int request_add(
-    struct session *session, uint64_t id, enum request_type type, core_id lease, const char *label)
+static void request_free(void *data)
+{
+    struct request *request = data;
+
+    (void) arena_free(request->arena);
+    free(request);
+}
+
+int request_add(struct session *session, const struct request *like, const char *label)
 {
     size_t length = strlen(label);
     struct request *request = malloc(sizeof(*request) + length + 1);
@@ -21,9 +30,7 @@ int request_add(
 
     if (request == NULL)
         return -ENOMEM;
-    request->id = id;
-    request->type = type;
-    request->lease = lease;
+    *request = *like;
     memcpy(request->label, label, length + 1);
     node = tsearch(request, &session->requests, id_compare);
     if (node == NULL || *(struct request **) node != request) {
@@ -44,13 +51,13 @@ struct request *request_find(const struct session *session, uint64_t id)
 void request_remove(struct session *session, struct request *request)
 {
     (void) tdelete(request, &session->requests, id_compare);
-    free(request);
+    request_free(request);
     session->request_count--;
 }
 
 void request_remove_all(struct session *session)
 {
-    tdestroy(session->requests, free);
+    tdestroy(session->requests, request_free);
     session->requests = NULL;
     session->request_count = 0;
 }

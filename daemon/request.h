@@ -9,20 +9,31 @@ enum request_type {
     REQUEST_SHRINK,
     REQUEST_RELEASE,
     REQUEST_CANCEL,
+    REQUEST_ARENA,
+    REQUEST_FILL,
+    REQUEST_RETURN,
     REQUEST_TYPE_MAX
 };
 
 struct request {
     uint64_t id; /* first: the key */
     enum request_type type;
-    core_id lease; /* GROW, SHRINK, RELEASE */
-    char label[];  /* LEASE */
+    core_id lease;         /* GROW, SHRINK, RELEASE, FILL, RETURN */
+    struct arena *arena;   /* ARENA: owned until it is granted */
+    uint32_t first, count; /* RETURN */
+    char label[];          /* LEASE, ARENA */
 };
 
-/* -EEXIST when the id is in flight, -ENOMEM. `label` is copied; "" unless LEASE. */
-int request_add(struct session *session, uint64_t id, enum request_type type, core_id lease,
-    const char *label) _must_check_;
+/* Adds a copy of `like` with this label ("" where it has none). On success it owns the arena. -EEXIST when
+ * the id is in flight, -ENOMEM. */
+int request_add(
+    struct session *session, const struct request *like, const char *label) _must_check_;
 /* NULL when there is none. */
 struct request *request_find(const struct session *session, uint64_t id);
 void request_remove(struct session *session, struct request *request);
 void request_remove_all(struct session *session);
+
+/* Registers the request and lets the core take the event on its behalf; else answers why not. The
+ * arena in it, if there is one, is consumed. */
+void request_submit(struct session *session, struct core_event *event, const struct request *like,
+    const char *label);

@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 
 #include "base/log.h"
+#include "daemon/arena_message.h"
 #include "daemon/broker.h"
 #include "daemon/grant.h"
 #include "daemon/message.h"
@@ -286,11 +287,15 @@ void session_answer(struct session *session, const struct core_action *action)
 
     if (session->state == SESSION_DOOMED || request == NULL)
         return;
-    if (action->type == CORE_ACTION_GRANT) {
+    if (action->type == CORE_ACTION_GRANT && request->type == REQUEST_ARENA) {
+        arena_granted(session, action, request);
+    } else if (action->type == CORE_ACTION_GRANT) {
         granted(session, action, request);
     } else if (action->type == CORE_ACTION_DONE) {
         if (request->type == REQUEST_RELEASE)
             client_label_set(session->client, request->lease, "");
+        if (request->type == REQUEST_RELEASE || request->type == REQUEST_RETURN)
+            arena_done(session, request);
         request_remove(session, request);
         message.id = action->request;
         message.body_case = GMB__BROKER_MESSAGE__BODY_DONE;

@@ -46,6 +46,11 @@ uint64_t raw_send(struct raw *raw, Gmb__ClientMessage *message)
     message.body_case = GMB__CLIENT_MESSAGE__BODY_##body_name;                                     \
     message.field = value
 
+void raw_tell(struct raw *raw, const Gmb__ClientMessage *message)
+{
+    (void) !conn_send_consume(raw->conn, &message->base, NULL);
+}
+
 uint64_t raw_hello(struct raw *raw, uint32_t version)
 {
     Gmb__Hello body;

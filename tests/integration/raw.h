@@ -21,6 +21,8 @@ void raw_close(struct raw *raw);
 
 /* Sends a message; its id is set and returned. Broken connections are no failure here. */
 uint64_t raw_send(struct raw *raw, Gmb__ClientMessage *message);
+/* The same for an event: it has no id. */
+void raw_tell(struct raw *raw, const Gmb__ClientMessage *message);
 uint64_t raw_hello(struct raw *raw, uint32_t version);
 uint64_t raw_lease(struct raw *raw, uint64_t bytes, uint64_t chunk_bytes, uint64_t wait_ns);
 uint64_t raw_grow(struct raw *raw, uint64_t lease, uint64_t bytes);

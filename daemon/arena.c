@@ -1,0 +1,320 @@
+/*
+ * See arena.h. Records are made for what is there, not for what an arena might have: an arena that
+ * names 65,536 chunks and fills none costs its table's head and an array of pointers.
+ */
+#include "daemon/arena.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <search.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+
+#include "base/log.h"
+#include "daemon/arena_message.h"
+#include "daemon/broker.h"
+#include "daemon/hosting.h"
+
+static const char *const phases[] = {
+    [ARENA_EMPTY] = "empty",
+    [ARENA_MAPPED] = "mapped",
+    [ARENA_CLOSING] = "closing",
+    [ARENA_RECALLED] = "recalled",
+};
+static_assert(ARRAY_SIZE(phases) == ARENA_PHASE_MAX, "every phase has a name");
+
+const char *arena_phase_name(enum arena_phase phase)
+{
+    return (unsigned) phase < ARENA_PHASE_MAX ? phases[phase] : "unknown";
+}
+
+/* ------------------------------------------------------------------ life */
+
+static int table_make(struct arena *arena, const struct arena_table_header *layout)
+{
+    void *memory;
+
+    arena->table_fd = memfd_create("gmbd-arena", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (arena->table_fd < 0)
+        return -errno;
+    /* Neither side may be killed by SIGBUS because the other made it shorter. */
+    if (ftruncate(arena->table_fd, (off_t) layout->table_bytes) < 0 ||
+        fcntl(arena->table_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
+        return -errno;
+    memory =
+        mmap(NULL, layout->table_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, arena->table_fd, 0);
+    if (memory == MAP_FAILED)
+        return -errno;
+    arena_table_format(memory, layout, &arena->table);
+    return 0;
+}
+
+int arena_new(struct client *client, uint32_t device, const struct arena_table_header *layout,
+    uint32_t element, struct arena **ret)
+{
+    struct arena *arena = calloc(1, sizeof(*arena));
+    int r;
+
+    if (arena == NULL)
+        return -ENOMEM;
+    arena->broker = client->broker;
+    arena->client = client->id;
+    arena->device = device;
+    arena->element = element;
+    arena->table_fd = arena->event_fd = -1;
+    list_init(&arena->client_link);
+    list_init(&arena->device_link);
+    list_init(&arena->ready_link);
+    list_init(&arena->wanted);
+    list_init(&arena->wanted_link);
+    list_init(&arena->held);
+    r = table_make(arena, layout);
+    if (r == 0) {
+        arena->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        r = arena->event_fd < 0 ? -errno : 0;
+    }
+    if (r == 0) {
+        arena->chunks = calloc(layout->max_chunks, sizeof(*arena->chunks));
+        r = arena->chunks == NULL ? -ENOMEM : 0;
+    }
+    if (r < 0) {
+        (void) arena_free(arena);
+        return r;
+    }
+    *ret = arena;
+    return 0;
+}
+
+static void chunk_free(struct arena_chunk *chunk)
+{
+    list_remove(&chunk->link);
+    list_remove(&chunk->wanted);
+    chunk->arena->chunks[chunk->index] = NULL;
+    free(chunk->pages);
+    free(chunk);
+}
+
+struct arena *arena_free(struct arena *arena)
+{
+    if (arena == NULL)
+        return NULL;
+    for (uint32_t i = 0; i < arena->top; i++) {
+        if (arena->chunks[i] != NULL)
+            chunk_free(arena->chunks[i]);
+    }
+    free(arena->chunks);
+    arena_held_drop(arena);
+    arena->space = tier_space_free(arena->space);
+    if (arena->table.shared != NULL)
+        (void) munmap(arena->table.shared, arena->table.layout.table_bytes);
+    close_fd(&arena->table_fd);
+    close_fd(&arena->event_fd);
+    list_remove(&arena->client_link);
+    list_remove(&arena->device_link);
+    list_remove(&arena->ready_link);
+    list_remove(&arena->wanted_link);
+    free(arena);
+    return NULL;
+}
+
+static int lease_compare(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *) a, y = *(const uint64_t *) b;
+
+    return x < y ? -1 : x > y;
+}
+
+int arena_bind(struct arena *arena, core_id lease)
+{
+    struct broker *broker = arena->broker;
+    struct client *client = client_find(broker, arena->client);
+    struct core_lease_view view;
+    int r;
+
+    if (client == NULL || !core_lease_get(broker->core, lease, &view))
+        return -ESTALE;
+    arena->lease = lease;
+    arena->tenant = view.tenant;
+    r = hosting_space_new(broker->hosting[arena->device], arena);
+    if (r < 0)
+        return r;
+    if (tsearch(arena, &broker->arenas, lease_compare) == NULL)
+        return -ENOMEM;
+    list_append(&client->arenas, &arena->client_link);
+    list_append(&broker->hosting[arena->device]->arenas, &arena->device_link);
+    client->arena_count++;
+    client->arena_chunks += arena->table.layout.max_chunks;
+    return 0;
+}
+
+void arena_drop(struct arena *arena)
+{
+    struct client *client = client_find(arena->broker, arena->client);
+
+    if (arena->dropped)
+        return;
+    arena->dropped = true;
+    (void) tdelete(arena, &arena->broker->arenas, lease_compare);
+    if (client != NULL) {
+        client->arena_count--;
+        client->arena_chunks -= arena->table.layout.max_chunks;
+    }
+    list_remove(&arena->client_link);
+    list_remove(&arena->ready_link);
+    list_remove(&arena->wanted_link);
+    for (uint32_t i = 0; i < arena->top; i++) {
+        if (arena->chunks[i] != NULL)
+            list_remove(&arena->chunks[i]->link);
+    }
+    if (arena->jobs == 0)
+        (void) arena_free(arena);
+}
+
+struct arena *arena_find(const struct broker *broker, core_id lease)
+{
+    void *node = tfind(&lease, &broker->arenas, lease_compare);
+
+    return node != NULL ? *(struct arena **) node : NULL;
+}
+
+/* ------------------------------------------------------------------ chunks */
+
+struct arena_chunk *arena_chunk_find(const struct arena *arena, uint32_t index)
+{
+    return index < arena->table.layout.max_chunks ? arena->chunks[index] : NULL;
+}
+
+struct arena_chunk *arena_chunk_get(struct arena *arena, uint32_t index)
+{
+    struct arena_chunk *chunk = arena_chunk_find(arena, index);
+
+    if (chunk != NULL || index >= arena->table.layout.max_chunks)
+        return chunk;
+    chunk = calloc(1, sizeof(*chunk));
+    if (chunk == NULL)
+        return NULL;
+    list_init(&chunk->link);
+    list_init(&chunk->wanted);
+    chunk->arena = arena;
+    chunk->index = index;
+    arena->chunks[index] = chunk;
+    arena->top = MAX(arena->top, index + 1);
+    return chunk;
+}
+
+void arena_chunk_settle(struct arena_chunk *chunk)
+{
+    if (chunk->slots == 0 && chunk->jobs == 0)
+        free(TAKE_PTR(chunk->pages));
+    if (chunk->phase == ARENA_EMPTY && chunk->pages == NULL)
+        chunk_free(chunk);
+}
+
+bool arena_chunk_swap(
+    struct arena_chunk *chunk, enum arena_chunk_state from, enum arena_chunk_state to)
+{
+    uint32_t expected = from;
+
+    return __atomic_compare_exchange_n(&chunk->arena->table.chunks[chunk->index].state, &expected,
+        (uint32_t) to, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+}
+
+/* ------------------------------------------------------------------ pages */
+
+uint64_t *arena_page_word(const struct arena_chunk *chunk, uint32_t page)
+{
+    const struct arena_table *table = &chunk->arena->table;
+
+    return &table->pages[(size_t) chunk->index * table->layout.pages_per_chunk + page].word;
+}
+
+bool arena_page_swap(
+    const struct arena_chunk *chunk, uint32_t page, uint64_t word, enum arena_page_state state)
+{
+    return __atomic_compare_exchange_n(arena_page_word(chunk, page), &word,
+        arena_word_with_state(word, state), false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+}
+
+static int pages_make(struct arena_chunk *chunk)
+{
+    uint32_t count = chunk->arena->table.layout.pages_per_chunk;
+
+    chunk->pages = calloc(count, sizeof(*chunk->pages));
+    if (chunk->pages == NULL)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < count; i++)
+        chunk->pages[i].slot = ARENA_NO_SLOT;
+    return 0;
+}
+
+int arena_slot_take(struct arena_chunk *chunk, uint32_t page)
+{
+    int r;
+
+    if (chunk->arena->space == NULL)
+        return TIER_FULL;
+    if (chunk->pages == NULL) {
+        r = pages_make(chunk);
+        if (r < 0)
+            return r;
+    }
+    r = tier_slot_alloc(chunk->arena->space, &chunk->pages[page].slot);
+    if (r != TIER_OK) {
+        chunk->pages[page].slot = ARENA_NO_SLOT;
+        return r;
+    }
+    chunk->slots++;
+    return TIER_OK;
+}
+
+void arena_slot_give(struct arena_chunk *chunk, uint32_t page)
+{
+    struct arena_page *record = &chunk->pages[page];
+
+    if (record->slot == ARENA_NO_SLOT)
+        return;
+    if (tier_slot_free(chunk->arena->space, record->slot) < 0)
+        log_error("arena %llu: a slot that was never taken is given back",
+            (unsigned long long) chunk->arena->lease);
+    if (record->wanted)
+        chunk->wants--;
+    *record = (struct arena_page){.slot = ARENA_NO_SLOT};
+    chunk->slots--;
+}
+
+void arena_slots_sweep(struct arena_chunk *chunk)
+{
+    uint32_t count = chunk->arena->table.layout.pages_per_chunk;
+
+    for (uint32_t i = 0; chunk->slots > 0 && i < count; i++) {
+        const struct arena_page *record = &chunk->pages[i];
+        uint64_t word;
+
+        if (record->slot == ARENA_NO_SLOT || record->job != ARENA_PAGE_IDLE)
+            continue;
+        word = __atomic_load_n(arena_page_word(chunk, i), __ATOMIC_SEQ_CST);
+        if (arena_word_state(word) != ARENA_PAGE_EVICTED ||
+            arena_word_generation(word) != record->generation)
+            arena_slot_give(chunk, i);
+    }
+}
+
+/* ------------------------------------------------------------------ words to the worker and the log */
+
+void arena_notify(const struct arena *arena)
+{
+    (void) eventfd_write(arena->event_fd, 1); /* full: it has not looked since 2^64 − 2 times */
+}
+
+void arena_blame(struct arena *arena, const struct arena_chunk *chunk, const char *what)
+{
+    const struct client *client = client_find(arena->broker, arena->client);
+
+    if (arena->nonsense)
+        return;
+    arena->nonsense = true;
+    log_warning("arena %llu of tenant %s (pid %d): the page table makes no sense: chunk %u, %s",
+        (unsigned long long) arena->lease, client != NULL ? client->tenant : "?",
+        client != NULL ? (int) client->identity.pid : 0, chunk->index, what);
+}

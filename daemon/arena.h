@@ -1,0 +1,129 @@
+/*
+ * An arena as the broker sees it: the page table that it shares with one worker, and what the broker
+ * itself has to know of chunks and pages, in its own memory.
+ *
+ * The table is written by the worker at any time, and may hold anything. It is read word by word, each
+ * copied once; nothing here follows an index, offset or count that stands there. A page is moved by
+ * what its record says, and its word only decides whether that still holds.
+ *
+ * A chunk's record exists from the moment its worker has mapped it until the index is empty and none
+ * of its pages lies in the host tier.
+ *
+ *   EMPTY     nothing mapped behind the index, or nothing known of it
+ *   MAPPED    the worker allocates pages there
+ *   CLOSING   chosen by a plan: closed in the table, its pages on their way to the tier
+ *   RECALLED  empty; the worker was told to give it back
+ */
+#pragma once
+
+#include "base/list.h"
+#include "daemon/core/core.h"
+#include "daemon/tier.h"
+#include "proto/arena_table.h"
+
+struct broker;
+struct client;
+struct arena;
+
+enum arena_phase { ARENA_EMPTY, ARENA_MAPPED, ARENA_CLOSING, ARENA_RECALLED, ARENA_PHASE_MAX };
+
+const char *arena_phase_name(enum arena_phase phase);
+
+/* What the broker does with a page. */
+enum arena_page_job { ARENA_PAGE_IDLE, ARENA_PAGE_LEAVES, ARENA_PAGE_COMES, ARENA_PAGE_JOB_MAX };
+
+#define ARENA_NO_SLOT UINT64_MAX
+
+struct arena_page {
+    uint64_t slot;       /* offset in the tier; ARENA_NO_SLOT: none */
+    uint64_t checksum;   /* of the slot's bytes, once the page is there */
+    uint32_t generation; /* of the page whose bytes they are */
+    uint8_t job;         /* enum arena_page_job */
+    bool wanted;         /* the worker waits for it */
+};
+
+struct arena_chunk {
+    struct list link;   /* reclaim: queue of those to be emptied, or recalled ones by deadline */
+    struct list wanted; /* arena.wanted: some of its pages are */
+    struct arena *arena;
+    uint32_t index;
+    uint8_t phase;        /* enum arena_phase */
+    uint8_t rounds;       /* that were made to empty it */
+    bool overdue;         /* wasn't given back by its deadline */
+    uint32_t jobs;        /* of the mover that name it and are unanswered */
+    uint32_t slots;       /* of its pages */
+    uint32_t wants;       /* wanted pages */
+    uint32_t drops;       /* pages that may be dropped instead of copied */
+    uint32_t beneficiary; /* CLOSING, RECALLED: index of the tenant, UINT32_MAX an operator */
+    uint64_t due_ns;      /* CLOSING: look again; RECALLED: deadline; MAPPED: not chosen before */
+    struct arena_page *pages; /* by page of the chunk; NULL: none has a slot */
+};
+
+struct arena {
+    core_id lease; /* first: the key of broker.arenas */
+    core_id client;
+    struct broker *broker;
+    uint32_t device, tenant; /* the core's indices */
+    struct list client_link; /* client.arenas */
+    struct list device_link; /* device's arenas, also after it was dropped */
+    struct list ready_link;  /* reclaim: has chunks to be recalled */
+    struct list wanted;      /* struct arena_chunk.wanted */
+    struct list wanted_link; /* restore: has some */
+    struct list held;        /* struct held.link: what waits for jobs to end */
+    uint32_t held_count;
+    struct arena_table table;
+    int table_fd; /* until it is sent */
+    int event_fd;
+    uint32_t element;         /* enum mover_element */
+    struct tier_space *space; /* NULL: this device has no tier */
+    struct arena_chunk **chunks;
+    uint32_t top;           /* no index from here on has a record */
+    uint32_t jobs;          /* of the mover, unanswered */
+    uint32_t fills;         /* of the broker, unanswered */
+    uint64_t fill_after_ns; /* a fill was refused: not before */
+    bool dropped;           /* the lease is gone; kept until its last job is */
+    bool nonsense;          /* its table was found to make none; said once */
+    uint64_t evicted_pages, restored_pages, lost_pages;
+};
+
+/*
+ * Makes table, eventfd and space of an arena that the core doesn't know yet. -EINVAL for a geometry
+ * that makes no sense, -ENOMEM, -errno.
+ */
+int arena_new(struct client *client, uint32_t device, const struct arena_table_header *layout,
+    uint32_t element, struct arena **ret) _must_check_;
+/* At once; no job may be left. Accepts NULL, returns NULL. */
+struct arena *arena_free(struct arena *arena);
+
+/* The core has granted it: it is found by its lease from now on. -ENOMEM. */
+int arena_bind(struct arena *arena, core_id lease) _must_check_;
+/* The lease has ended: nobody finds it any more, and it is freed once its last job has ended. */
+void arena_drop(struct arena *arena);
+/* NULL when there is none, or it was dropped. */
+struct arena *arena_find(const struct broker *broker, core_id lease);
+
+/* NULL when there is none. */
+struct arena_chunk *arena_chunk_find(const struct arena *arena, uint32_t index);
+/* Makes it if there is none: NULL without memory. */
+struct arena_chunk *arena_chunk_get(struct arena *arena, uint32_t index);
+/* Frees the record if nothing is left to know of the chunk. */
+void arena_chunk_settle(struct arena_chunk *chunk);
+/* CAS of the chunk's state in the table. False if it was another. */
+bool arena_chunk_swap(
+    struct arena_chunk *chunk, enum arena_chunk_state from, enum arena_chunk_state to);
+
+/* Word and record of page `page` of the chunk (below pages_per_chunk). */
+uint64_t *arena_page_word(const struct arena_chunk *chunk, uint32_t page);
+/* One that was read before becomes `state`, if it still is what it was. */
+bool arena_page_swap(
+    const struct arena_chunk *chunk, uint32_t page, uint64_t word, enum arena_page_state state);
+/* Gives the page a slot of the tier: an enum tier_outcome or -ENOMEM. */
+int arena_slot_take(struct arena_chunk *chunk, uint32_t page) _must_check_;
+void arena_slot_give(struct arena_chunk *chunk, uint32_t page);
+/* Slots of pages that the worker freed meanwhile go back, if no job names them. */
+void arena_slots_sweep(struct arena_chunk *chunk);
+
+/* Tells whoever waits for pages to look. Never blocks. */
+void arena_notify(const struct arena *arena);
+/* Says once that the table makes no sense. */
+void arena_blame(struct arena *arena, const struct arena_chunk *chunk, const char *what);

@@ -1,0 +1,25 @@
+/* What clients say about arenas, and what they are answered. */
+#pragma once
+
+#include "daemon/core/core.h"
+#include "daemon/request.h"
+#include "proto/gmb.pb-c.h"
+
+void on_arena_request(struct session *session, const Gmb__ClientMessage *message);
+void on_arena_fill(struct session *session, const Gmb__ClientMessage *message);
+void on_arena_return(struct session *session, const Gmb__ClientMessage *message);
+void on_arena_mapped(struct session *session, const Gmb__ClientMessage *message);
+void on_page_want(struct session *session, const Gmb__ClientMessage *message);
+/* Release of a lease that is an arena; false when it is none. */
+bool arena_release_take(struct session *session, uint64_t id, core_id lease);
+
+/* The core has granted an ArenaRequest. Consumes the request. */
+void arena_granted(
+    struct session *session, const struct core_action *action, struct request *request);
+/* The core has done an ArenaReturn or the release of an arena. */
+void arena_done(struct session *session, const struct request *request);
+
+/* Goes on with what waited for the arena's jobs. The arena may be gone afterwards. */
+void arena_held_resume(struct arena *arena);
+/* The session is gone: nobody asks any more. */
+void arena_held_drop(struct arena *arena);
