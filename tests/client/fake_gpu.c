@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "gpu/loader.h"
+
 #define BASE UINT64_C(0x700000000000)
 #define GRANULES 262144u
 
@@ -198,8 +200,90 @@ static const struct gpu_ops ops = {
     .span_unmap = unmap,
 };
 
+/* ---- streams: counters of what was recorded and what has passed ---- */
+
+struct event {
+    unsigned stream, number;
+};
+
+static unsigned recorded[FAKE_GPU_STREAMS], passed[FAKE_GPU_STREAMS], events, pushed;
+
+static CUresult ctx_push(CUcontext context)
+{
+    pushed++;
+    return CUDA_SUCCESS;
+}
+
+static CUresult ctx_pop(CUcontext *ret)
+{
+    *ret = NULL;
+    return pushed-- > 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+static CUresult event_create(CUevent *ret, unsigned flags)
+{
+    struct event *event = calloc(1, sizeof(*event));
+
+    if (event == NULL || pushed == 0 || flags != CU_EVENT_DISABLE_TIMING) {
+        free(event);
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    events++;
+    *ret = (CUevent) event;
+    return CUDA_SUCCESS;
+}
+
+static CUresult event_record(CUevent handle, CUstream stream)
+{
+    struct event *event = (struct event *) handle;
+
+    event->stream = (unsigned) ((uintptr_t) stream - 0x100);
+    if (event->stream >= FAKE_GPU_STREAMS)
+        return CUDA_ERROR_INVALID_HANDLE;
+    event->number = ++recorded[event->stream];
+    return CUDA_SUCCESS;
+}
+
+static CUresult event_query(CUevent handle)
+{
+    const struct event *event = (struct event *) handle;
+
+    return passed[event->stream] >= event->number ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+static CUresult event_destroy(CUevent handle)
+{
+    events--;
+    free(handle);
+    return CUDA_SUCCESS;
+}
+
+static const struct cuda_api cuda = {
+    .ctx_push_current = ctx_push,
+    .ctx_pop_current = ctx_pop,
+    .event_create = event_create,
+    .event_record = event_record,
+    .event_query = event_query,
+    .event_destroy = event_destroy,
+};
+
+void *fake_gpu_stream(unsigned stream)
+{
+    return (void *) (uintptr_t) (0x100 + stream);
+}
+
+void fake_gpu_stream_pass(unsigned stream)
+{
+    passed[stream] = recorded[stream];
+}
+
+unsigned fake_gpu_events(void)
+{
+    return events;
+}
+
 static struct gpu fake = {
-    .ops = &ops, .driver = GPU_DRIVER_SIM, .device_count = 1, .devices = devices};
+    .ops = &ops, .cuda = &cuda, .driver = GPU_DRIVER_SIM, .device_count = 1, .devices = devices};
 
 int gpu_open(enum gpu_driver driver, enum gpu_role role, struct gpu **ret, struct gpu_error *error)
 {

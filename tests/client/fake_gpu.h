@@ -31,3 +31,11 @@ uint64_t fake_gpu_mapped(void);
 uint64_t fake_gpu_accessible(void);
 /* Whether nothing is reserved, mapped, imported or retained. */
 bool fake_gpu_idle(void);
+
+/* Two streams, 0 and 1, as CUstream; work in them stands still until it is let pass. */
+#define FAKE_GPU_STREAMS 2u
+void *fake_gpu_stream(unsigned stream);
+/* Everything that was recorded in the stream so far has passed. */
+void fake_gpu_stream_pass(unsigned stream);
+/* Events that exist. */
+unsigned fake_gpu_events(void);
