@@ -251,6 +251,11 @@ _public_ uint64_t gmb_arena_address(const gmb_arena *arena)
     return arena->lease.address;
 }
 
+_public_ void *gmb_arena_context(const gmb_arena *arena)
+{
+    return arena->lease.device->context;
+}
+
 _public_ uint64_t gmb_arena_page_bytes(const gmb_arena *arena)
 {
     return arena->pool.table.layout.page_bytes;

@@ -221,6 +221,8 @@ int gmb_arena_new(
 int gmb_arena_free(gmb_arena *arena);
 
 uint64_t gmb_arena_address(const gmb_arena *arena);
+/* The CUcontext in which it is accessible, as gmb_lease_context(). */
+void *gmb_arena_context(const gmb_arena *arena);
 uint64_t gmb_arena_page_bytes(const gmb_arena *arena);
 uint32_t gmb_arena_pages(const gmb_arena *arena); /* page numbers are below this */
 
