@@ -151,7 +151,9 @@ static void died(struct mover_control *control)
     mover_process_describe(&control->process, text);
     if (control->last_text[0] == '\0')
         text_set(control, "the mover", text);
-    log_warning("the mover %s: %s", text, control->last_text);
+    else
+        log_warning("%s", control->last_text);
+    log_warning("the mover %s", text);
     dispatch_recall(control);
     backoff_add(control);
     if (control->failed_starts >= MOVER_ATTEMPTS)
