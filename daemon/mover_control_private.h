@@ -2,8 +2,8 @@
  * Inside of the mover's control: what its files share. mover_control.c has the interface and the
  * loop's events, mover_life.c the process, mover_dispatch.c jobs and answers.
  *
- * Every callback of the loop ends in control_settle(), which alone calls the owner's handler, starts
- * movers and sends.
+ * Every callback of the loop ends in control_settle(), which alone calls the owner's handler,
+ * starts movers and sends.
  */
 #pragma once
 
@@ -66,8 +66,8 @@ void control_finish(struct mover_control *control, struct mover_record *record, 
 
 /* Starts a mover if there is work and it is time. */
 void life_start_if_due(struct mover_control *control);
-/* The mover is of no use any more: it is killed, and reaped once it has ended. `why` is NULL when it
- * hung up, which its exit status explains better. */
+/* The mover is of no use any more: it is killed, and reaped once it has ended. `why` is NULL when
+ * it hung up, which its exit status explains better. */
 void life_fail(struct mover_control *control, const char *why);
 /* Ends an idle one in good order. */
 void life_end(struct mover_control *control);

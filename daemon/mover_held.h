@@ -1,6 +1,6 @@
 /*
- * Which chunks the mover at hand holds, as far as we told it: it is sent an fd of each once. Bounded
- * by what was sent since it started; it may hold fewer, and says so.
+ * Which chunks the mover at hand holds, as far as we told it: it is sent an fd of each once.
+ * Bounded by what was sent since it started; it may hold fewer, and says so.
  */
 #pragma once
 

@@ -30,7 +30,8 @@ int mover_process_start(
     const struct mover_start *start, struct mover_process *ret, int *ret_socket) _must_check_;
 /* Idempotent; does nothing without a process. */
 void mover_process_kill(const struct mover_process *process);
-/* True when the process has ended: it is reaped. The pidfd stays open for mover_process_forget(). */
+/* True when the process has ended: it is reaped, but the pidfd stays open for
+ * mover_process_forget(). */
 bool mover_process_reap(struct mover_process *process);
 /* Closes the pidfd, which nobody may watch any more. The process must have been reaped. */
 void mover_process_forget(struct mover_process *process);

@@ -38,8 +38,8 @@ int frame_decode_reply(const uint8_t *bytes, size_t size, Gmb__ControlReply **re
 int frame_decode_mover(const uint8_t *bytes, size_t size, Gmb__MoverMessage **ret) _must_check_;
 
 /*
- * Number of fds that must come with the message: the chunks of a Grant; page table and eventfd of an
- * ArenaCreated; else none.
+ * Number of fds that must come with the message: the chunks of a Grant; page table and eventfd of
+ * an ArenaCreated; else none.
  */
 size_t frame_broker_fds(const Gmb__BrokerMessage *message);
 /* The same: the tier of a MoverHello, the chunks of a MoverJob that bring one, else none. */

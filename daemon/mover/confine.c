@@ -37,7 +37,8 @@ static int limits_set(void)
     files.rlim_cur = files.rlim_max;
     if (setrlimit(RLIMIT_NOFILE, &files) < 0)
         return -errno;
-    /* Page-locking is what it is for; the tier's size bounds it. Only root may, others keep theirs. */
+    /* Page-locking is what it is for; the tier's size bounds it. Only root may, others keep
+     * theirs. */
     (void) setrlimit(RLIMIT_MEMLOCK, &memory);
     return 0;
 }

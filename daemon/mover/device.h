@@ -1,6 +1,6 @@
 /*
- * The device as the mover uses it: driver, context, kernels. And the one way to tell a failure: what
- * the driver said, and whether the process is still of use.
+ * The device as the mover uses it: driver, context, kernels. And the one way to tell a failure:
+ * what the driver said, and whether the process is still of use.
  */
 #pragma once
 

@@ -39,7 +39,7 @@ int imports_use(struct imports *imports, uint32_t number, uint32_t generation, u
 void imports_drop(struct imports *imports, struct import *import);
 
 /*
- * Drops the chunk if this generation of it is mapped. True once it is gone; false while jobs use it:
- * ask again when some have ended.
+ * Drops the chunk if this generation of it is mapped. True once it is gone; false while jobs use
+ * it: ask again when some have ended.
  */
 bool imports_forget(struct imports *imports, uint32_t number, uint32_t generation);

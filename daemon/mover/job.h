@@ -47,8 +47,8 @@ struct job {
 
 /*
  * -EINVAL with `*ret_reason` (static text) when a number makes no sense: sizes or offsets that are
- * no multiple of 16 or lie outside their chunk, slab or the tier, unknown enums, a chunk that stands
- * twice, fds other than `fd_count`; -ENOMEM. The job is the caller's, for free(3).
+ * no multiple of 16 or lie outside their chunk, slab or the tier, unknown enums, a chunk that
+ * stands twice, fds other than `fd_count`; -ENOMEM. The job is the caller's, for free(3).
  */
 int job_parse(const Gmb__MoverJob *message, const struct job_bounds *bounds, size_t fd_count,
     struct job **ret, const char **ret_reason) _must_check_;

@@ -1,7 +1,7 @@
 /*
  * Bytes a second through a mover of its own on a simulated device of its own, against memcpy of the
- * same pages between the same two files by two threads. Everything is touched before it is measured.
- * Rounds alternate, and the best of each counts.
+ * same pages between the same two files by two threads. Everything is touched before it is
+ * measured. Rounds alternate, and the best of each counts.
  */
 #include <errno.h>
 #include <event2/event.h>

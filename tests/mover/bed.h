@@ -1,6 +1,6 @@
 /*
- * A simulated device of this test's own, with chunks that it creates, fills and reads: what a broker
- * holds and what a worker would see.
+ * A simulated device of this test's own, with chunks that it creates, fills and reads: what a
+ * broker holds and what a worker would see.
  */
 #pragma once
 

@@ -1,7 +1,7 @@
 /*
- * A mover that misbehaves to order. $GMB_FAKE_SCRIPT is a list of words, one for each incarnation in
- * turn (the last one for all that follow); $GMB_FAKE_COUNT names a file that counts incarnations by
- * its length.
+ * A mover that misbehaves to order. $GMB_FAKE_SCRIPT is a list of words, one for each incarnation
+ * in turn (the last one for all that follow); $GMB_FAKE_COUNT names a file that counts
+ * incarnations by its length.
  *
  *   ok            answers everything: checksum i of a job is its id × 1000 + i
  *   dead          ends at once
@@ -17,7 +17,8 @@
  *   damaged       names a damaged copy that isn't there
  *   fails         cannot do any job
  *   refuses       calls every job invalid
- *   unknown       knows none of the chunks that come without an fd, and says so of the first job that
+ *   unknown       knows none of the chunks that come without an fd, and says so of the first job
+ * that
  *                 comes with all
  *   poison        ends at a job whose first chunk is number 13, answers all others
  *   forgets       forgets whatever it is sent
