@@ -138,6 +138,8 @@ static size_t chunk_take(
         if (taken < n)
             at++;
     }
+    if (at >= used)
+        at = 0;
     if (at != __atomic_load_n(word, __ATOMIC_RELAXED))
         __atomic_store_n(word, at, __ATOMIC_RELAXED);
     /* After the tokens are taken: whoever closes the chunk later than this look misses them. */
@@ -163,7 +165,7 @@ static bool slot_taken(const struct arena_pool *pool, unsigned own, uint32_t chu
 static uint32_t chunk_fullest(const struct arena_pool *pool, unsigned own)
 {
     const struct arena_table *table = &pool->table;
-    uint32_t top = __atomic_load_n(&pool->top, __ATOMIC_RELAXED);
+    uint32_t top = arena_pool_top(pool);
     uint32_t best = NO_CHUNK, shared = NO_CHUNK, least = UINT32_MAX;
 
     for (uint32_t chunk = 0; chunk < top; chunk++) {
@@ -185,7 +187,7 @@ static uint32_t chunk_fullest(const struct arena_pool *pool, unsigned own)
 static uint32_t chunk_any(const struct arena_pool *pool)
 {
     const struct arena_table *table = &pool->table;
-    uint32_t top = __atomic_load_n(&pool->top, __ATOMIC_RELAXED);
+    uint32_t top = arena_pool_top(pool);
 
     for (uint32_t chunk = 0; chunk < top; chunk++) {
         if (arena_chunk_state(table, chunk) == ARENA_CHUNK_LIVE &&
@@ -229,11 +231,48 @@ static void pages_begin(
     }
 }
 
-enum arena_op arena_pages_alloc(
-    struct arena_pool *pool, size_t n, uint32_t *ret_pages, uint32_t now)
+/*
+ * One page from where the last one was found. What follows an atomic operation waits for it on most
+ * processors, so that all addresses are computed before.
+ */
+static inline bool slot_alloc_one(
+    struct arena_pool *pool, unsigned own, uint32_t *ret_page, uint32_t now)
 {
     const struct arena_table *table = &pool->table;
-    unsigned own = slot_of_thread();
+    uint32_t chunk = __atomic_load_n(&pool->slots[own].chunk, __ATOMIC_RELAXED);
+    uint32_t at = __atomic_load_n(&pool->slots[own].word, __ATOMIC_RELAXED), number;
+    struct arena_table_chunk *state;
+    uint64_t *words, word;
+
+    if (chunk == NO_CHUNK)
+        return false;
+    state = &table->chunks[chunk];
+    if (__atomic_load_n(&state->state, __ATOMIC_RELAXED) != ARENA_CHUNK_LIVE)
+        return false;
+    words = arena_table_free(table, chunk) + at;
+    word = __atomic_load_n(words, __ATOMIC_RELAXED);
+    if (word == 0)
+        return false;
+    number =
+        chunk * table->layout.pages_per_chunk + at * WORD_BITS + (uint32_t) __builtin_ctzll(word);
+    if (count_due(table, number) || !__atomic_compare_exchange_n(words, &word, word & (word - 1),
+                                        false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
+        return false;
+    if (__atomic_load_n(&state->state, __ATOMIC_SEQ_CST) != ARENA_CHUNK_LIVE) {
+        arena_token_put(table, number);
+        return false;
+    }
+    page_begin(table, number, now);
+    if (__atomic_load_n(&state->last_use, __ATOMIC_RELAXED) != now)
+        __atomic_store_n(&state->last_use, now, __ATOMIC_RELAXED);
+    *ret_page = number;
+    return true;
+}
+
+static enum arena_op pages_alloc_any(
+    struct arena_pool *pool, unsigned own, size_t n, uint32_t *ret_pages, uint32_t now)
+{
+    const struct arena_table *table = &pool->table;
     uint32_t chunk = __atomic_load_n(&pool->slots[own].chunk, __ATOMIC_RELAXED);
     uint32_t *word = &pool->slots[own].word;
     size_t taken = 0;
@@ -257,6 +296,16 @@ enum arena_op arena_pages_alloc(
     return ARENA_OP_OK;
 }
 
+enum arena_op arena_pages_alloc(
+    struct arena_pool *pool, size_t n, uint32_t *ret_pages, uint32_t now)
+{
+    unsigned own = slot_of_thread();
+
+    if (n == 1 && slot_alloc_one(pool, own, ret_pages, now))
+        return ARENA_OP_OK;
+    return pages_alloc_any(pool, own, n, ret_pages, now);
+}
+
 enum arena_op arena_chunk_alloc(
     struct arena_pool *pool, uint32_t chunk, size_t n, uint32_t *ret_pages, uint32_t now)
 {
@@ -273,7 +322,7 @@ enum arena_op arena_chunk_alloc(
 
 void arena_chunk_open(struct arena_pool *pool, uint32_t chunk)
 {
-    if (__atomic_load_n(&pool->top, __ATOMIC_RELAXED) <= chunk)
+    if (arena_pool_top(pool) <= chunk)
         __atomic_store_n(&pool->top, chunk + 1, __ATOMIC_RELAXED);
     __atomic_store_n(&pool->table.chunks[chunk].state, ARENA_CHUNK_LIVE, __ATOMIC_SEQ_CST);
     count_correct(&pool->table, chunk);

@@ -77,7 +77,7 @@ static uint64_t pages_lacking(const struct gmb_arena *arena, size_t n)
     const struct arena_table *table = &arena->pool.table;
     uint64_t count = 0;
 
-    for (uint32_t chunk = 0; chunk < arena->pool.top; chunk++) {
+    for (uint32_t chunk = 0; chunk < arena_pool_top(&arena->pool); chunk++) {
         if (arena_chunk_state(table, chunk) == ARENA_CHUNK_LIVE)
             count += arena_chunk_free(table, chunk);
     }

@@ -34,12 +34,12 @@ static bool page_movable(uint64_t word)
 }
 
 /* Live chunks in the order in which they would be emptied. */
-static uint32_t candidates_list(const struct gmb_arena *arena, struct candidate *ret)
+static uint32_t candidates_list(const struct gmb_arena *arena, uint32_t top, struct candidate *ret)
 {
     const struct arena_table *table = &arena->pool.table;
     uint32_t per_chunk = table->layout.pages_per_chunk, count = 0;
 
-    for (uint32_t chunk = 0; chunk < arena->pool.top; chunk++) {
+    for (uint32_t chunk = 0; chunk < top; chunk++) {
         uint32_t free;
 
         if (arena_chunk_state(table, chunk) != ARENA_CHUNK_LIVE)
@@ -109,11 +109,11 @@ static uint64_t room_count(const struct candidate *targets, uint32_t count)
     return room;
 }
 
-static int compact(struct gmb_arena *arena, struct candidate *candidates, size_t max,
+static int compact(struct gmb_arena *arena, struct candidate *candidates, uint32_t top, size_t max,
     uint32_t *ret_old, uint32_t *ret_new)
 {
     const struct arena_table *table = &arena->pool.table;
-    uint32_t count = candidates_list(arena, candidates);
+    uint32_t count = candidates_list(arena, top, candidates);
     size_t moves = 0;
 
     for (uint32_t i = 0; i + 1 < count && moves < max; i++) {
@@ -135,17 +135,18 @@ static int compact(struct gmb_arena *arena, struct candidate *candidates, size_t
 _public_ int gmb_arena_compact(gmb_arena *arena, size_t max, uint32_t *ret_old, uint32_t *ret_new)
 {
     struct outcome outcome = OUTCOME_OK;
+    uint32_t top = arena_pool_top(&arena->pool);
     struct candidate *candidates;
     int r = fork_guard_check(arena->lease.session, &outcome);
 
     if (r < 0)
         return outcome_publish(&outcome);
-    candidates = calloc(MAX(arena->pool.top, 1U), sizeof(*candidates));
+    candidates = calloc(MAX(top, 1U), sizeof(*candidates));
     if (candidates == NULL) {
         (void) outcome_set(&outcome, GMB_E_INTERNAL, "no host memory for a plan");
         return outcome_publish(&outcome);
     }
-    r = compact(arena, candidates, MIN(max, (size_t) INT32_MAX), ret_old, ret_new);
+    r = compact(arena, candidates, top, MIN(max, (size_t) INT32_MAX), ret_old, ret_new);
     free(candidates);
     return r;
 }

@@ -52,7 +52,7 @@ static bool local_mapped(const struct gmb_arena *arena, uint32_t chunk)
 /* Unmaps everything and frees the addresses. On failure some is still mapped. Without the lock. */
 static int arena_empty(struct gmb_arena *arena, struct outcome *outcome)
 {
-    uint32_t top = arena->pool.top, count;
+    uint32_t top = arena_pool_top(&arena->pool), count;
     int r = top > 0 ? arena_synchronize(arena, outcome) : 0;
 
     if (r < 0)

@@ -249,7 +249,7 @@ static int arena_create(struct gmb_session *session, const struct gmb_arena_para
     struct outcome *outcome)
 {
     struct request *request;
-    struct gmb_arena *arena;
+    struct gmb_arena *arena = NULL;
     int r = arena_alloc_object(session, device, geometry, &arena, outcome);
 
     if (r < 0)

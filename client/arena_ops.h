@@ -58,6 +58,11 @@ struct arena_pool {
     } slots[ARENA_SLOTS];
 };
 
+static inline uint32_t arena_pool_top(const struct arena_pool *pool)
+{
+    return __atomic_load_n(&pool->top, __ATOMIC_RELAXED);
+}
+
 /* `table` must be whole. */
 void arena_pool_init(struct arena_pool *pool, const struct arena_table *table);
 

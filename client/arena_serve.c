@@ -25,7 +25,7 @@ static struct supply supply_count(struct gmb_arena *arena, uint64_t now_ns)
     uint32_t per_chunk = table->layout.pages_per_chunk;
     struct supply supply = {0};
 
-    for (uint32_t chunk = 0; chunk < arena->pool.top; chunk++) {
+    for (uint32_t chunk = 0; chunk < arena_pool_top(&arena->pool); chunk++) {
         uint32_t count;
 
         if (arena->local[chunk] != ARENA_LOCAL_MAPPED ||
@@ -51,7 +51,7 @@ static bool idle_close(struct gmb_arena *arena, struct supply *supply, uint64_t 
     uint64_t keep = supply->used_chunks > 0 ? arena->prefetch_pages : 0;
     bool some = false;
 
-    for (uint32_t chunk = arena->pool.top; chunk-- > 0;) {
+    for (uint32_t chunk = arena_pool_top(&arena->pool); chunk-- > 0;) {
         uint64_t since_ns = arena->vacant_since_ns[chunk];
 
         if (supply->free_pages < keep + per_chunk)
@@ -102,7 +102,7 @@ static void run_return(struct gmb_arena *arena, uint32_t first, uint32_t count)
 static void vacant_return(struct gmb_arena *arena)
 {
     struct gmb_session *session = arena->lease.session;
-    uint32_t top = arena->pool.top;
+    uint32_t top = arena_pool_top(&arena->pool);
     struct outcome ignored = OUTCOME_OK;
     int r;
 
