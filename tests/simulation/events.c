@@ -21,7 +21,7 @@ static uint64_t random_bytes(struct model *model)
     }
 }
 
-static uint64_t random_chunk_bytes(struct model *model)
+uint64_t model_chunk_bytes(struct model *model)
 {
     static const uint64_t sizes[] = {
         0, 0, 0, 2 * MIB, 2 * MIB, 4 * MIB, 8 * MIB, 6 * MIB, 32 * MIB};
@@ -32,7 +32,7 @@ static uint64_t random_chunk_bytes(struct model *model)
     return sizes[model_below(model, ARRAY_SIZE(sizes))];
 }
 
-static uint64_t random_wait(struct model *model)
+uint64_t model_wait(struct model *model)
 {
     switch (model_below(model, 5)) {
     case 0:
@@ -63,7 +63,8 @@ static unsigned random_lease(struct model *model, const struct model_client *cli
     return MODEL_LEASES;
 }
 
-static unsigned free_request(const struct model_client *client)
+/* `fresh`: for a new lease, which needs a place of its own. */
+static unsigned free_request(const struct model_client *client, bool fresh)
 {
     unsigned news = 0, leases = 0, found = MODEL_REQUESTS;
 
@@ -74,7 +75,7 @@ static unsigned free_request(const struct model_client *client)
         if (client->requests[i].id == 0)
             found = i;
     }
-    return leases + news < MODEL_LEASES ? found : MODEL_REQUESTS;
+    return !fresh || leases + news < MODEL_LEASES ? found : MODEL_REQUESTS;
 }
 
 static void event_connect(struct model *model, struct model_client *client)
@@ -93,32 +94,51 @@ static void event_connect(struct model *model, struct model_client *client)
     }
 }
 
-static uint64_t deadline(const struct model *model, uint64_t wait_ns)
+struct model_request *model_ask(struct model *model, struct model_client *client, core_id lease,
+    uint64_t wait_ns, struct core_event *event)
 {
-    return model->now_ns + MIN(wait_ns, LIMIT_WAIT_NS);
+    unsigned place = free_request(client, lease == 0);
+
+    if (place == MODEL_REQUESTS || client->detached)
+        return NULL;
+    event->client = client->id;
+    event->request = ++model->next_request;
+    client->requests[place] = (struct model_request){.id = event->request,
+        .deadline_ns = model->now_ns + MIN(wait_ns, LIMIT_WAIT_NS),
+        .lease = lease};
+    return &client->requests[place];
+}
+
+bool model_sync(struct model *model, struct model_client *client, struct core_event *event)
+{
+    event->client = client->id;
+    event->request = client->sync_request = ++model->next_request;
+    client->sync_done = false;
+    model_step(model, event);
+    if (client->sync_request != 0)
+        model_fail(model, "%s was not answered at once", core_event_type_name(event->type));
+    return client->sync_done;
 }
 
 static void event_request(struct model *model, struct model_client *client)
 {
-    unsigned place = free_request(client);
-    struct core_event event = {.type = CORE_EVENT_LEASE_REQUEST, .client = client->id};
-    uint64_t wait_ns = random_wait(model);
+    struct core_event event = {.type = CORE_EVENT_LEASE_REQUEST};
+    uint64_t wait_ns = model_wait(model);
+    struct model_request *request = model_ask(model, client, 0, wait_ns, &event);
 
-    if (place == MODEL_REQUESTS || client->detached)
+    if (!request)
         return;
-    event.request = ++model->next_request;
     event.lease_request.device = (uint32_t) model_below(model, MODEL_DEVICES);
     if (model_chance(model, 100))
         event.lease_request.device = MODEL_DEVICES; /* there is none */
     event.lease_request.bytes = random_bytes(model);
-    event.lease_request.chunk_bytes = random_chunk_bytes(model);
+    event.lease_request.chunk_bytes = model_chunk_bytes(model);
     event.lease_request.wait_ns = wait_ns;
-    client->requests[place] =
-        (struct model_request){.id = event.request, .deadline_ns = deadline(model, wait_ns)};
+    request->device = event.lease_request.device;
     model_step(model, &event);
 }
 
-static bool grows(const struct model_client *client, core_id lease)
+bool model_grows(const struct model_client *client, core_id lease)
 {
     for (unsigned i = 0; i < MODEL_REQUESTS; i++) {
         if (client->requests[i].id != 0 && client->requests[i].lease == lease)
@@ -129,78 +149,91 @@ static bool grows(const struct model_client *client, core_id lease)
 
 static void event_grow(struct model *model, struct model_client *client)
 {
-    struct core_event event = {.type = CORE_EVENT_LEASE_GROW, .client = client->id};
-    unsigned lease = random_lease(model, client, true), place = free_request(client);
-    uint64_t wait_ns = random_wait(model);
+    struct core_event event = {.type = CORE_EVENT_LEASE_GROW};
+    unsigned place = random_lease(model, client, true);
+    const struct model_lease *lease = &client->leases[place % MODEL_LEASES];
+    uint64_t wait_ns = model_wait(model);
+    struct model_request *request;
 
-    if (lease == MODEL_LEASES || place == MODEL_REQUESTS || client->detached ||
-        grows(client, client->leases[lease].id))
+    if (place == MODEL_LEASES || client->detached || model_grows(client, lease->id))
         return;
-    event.request = ++model->next_request;
-    event.lease_grow.lease = client->leases[lease].id;
+    event.lease_grow.lease = lease->id;
     event.lease_grow.bytes = random_bytes(model);
     event.lease_grow.wait_ns = wait_ns;
-    client->requests[place] = (struct model_request){.id = event.request,
-        .deadline_ns = deadline(model, wait_ns),
-        .lease = event.lease_grow.lease};
+    if (lease->max > 0) {
+        if (model_sync(model, client, &event))
+            model_fail(model, "an arena grew");
+        return;
+    }
+    request = model_ask(model, client, lease->id, wait_ns, &event);
+    if (!request)
+        return;
+    request->device = lease->device;
     model_step(model, &event);
 }
 
-/* What the client lets go of: the chunks behind `keep`. Before the step, which may hand them on. */
+void model_let_go(struct model *model, const struct model_lease *lease, uint32_t index)
+{
+    uint32_t number, generation;
+
+    if (!core_lease_chunk(model->core, lease->id, index, &number, &generation))
+        model_fail(model, "a held chunk is not there");
+    model->chunks[number].holder = -1;
+}
+
+/* The chunks behind `keep` of a lease, or all of an arena. */
 static void let_go(struct model *model, struct model_lease *lease, uint32_t keep)
 {
-    for (uint32_t i = keep; i < lease->chunks; i++) {
-        uint32_t number, generation;
-
-        if (!core_lease_chunk(model->core, lease->id, i, &number, &generation))
-            model_fail(model, "a held chunk is not there");
-        model->chunks[number].holder = -1;
+    for (uint32_t i = keep; i < (lease->max > 0 ? lease->max : lease->chunks); i++) {
+        if (lease->max == 0 || (lease->filled >> i & 1) != 0)
+            model_let_go(model, lease, i);
     }
     lease->chunks = keep;
+    lease->filled = 0;
 }
 
 static void event_return(struct model *model, struct model_client *client)
 {
     unsigned place = random_lease(model, client, true);
     struct model_lease *lease = &client->leases[place % MODEL_LEASES];
-    struct core_event event = {.client = client->id};
+    struct core_event event = {0};
+    bool done = false;
 
     if (place == MODEL_LEASES || client->detached)
         return;
-    event.request = client->sync_request = ++model->next_request;
     if (model_chance(model, 3)) {
         uint32_t keep = (uint32_t) model_below(model, lease->chunks + 2);
 
         event.type = CORE_EVENT_LEASE_SHRINK;
         event.lease_shrink.lease = lease->id;
         event.lease_shrink.keep_chunks = keep;
-        if (keep > 0 && keep <= lease->chunks && !grows(client, lease->id))
+        done =
+            lease->max == 0 && keep > 0 && keep <= lease->chunks && !model_grows(client, lease->id);
+        if (done)
             let_go(model, lease, keep);
     } else {
         event.type = CORE_EVENT_LEASE_RELEASE;
         event.lease_release.lease = lease->id;
-        if (!grows(client, lease->id)) {
+        done = !model_grows(client, lease->id);
+        if (done) {
             let_go(model, lease, 0);
-            lease->id = 0;
+            *lease = (struct model_lease){0};
         }
     }
-    model_step(model, &event);
-    if (client->sync_request != 0)
-        model_fail(model, "a return was not answered at once");
+    if (model_sync(model, client, &event) != done)
+        model_fail(model, "a return was refused, or done and shouldn't");
 }
 
 static void event_cancel(struct model *model, struct model_client *client)
 {
-    struct core_event event = {.type = CORE_EVENT_CANCEL, .client = client->id};
+    struct core_event event = {.type = CORE_EVENT_CANCEL};
     uint64_t id = client->requests[model_below(model, MODEL_REQUESTS)].id;
 
     if (client->detached)
         return;
-    event.request = client->sync_request = ++model->next_request;
     event.cancel.request = id != 0 ? id : model_random(model);
-    model_step(model, &event);
-    if (client->sync_request != 0)
-        model_fail(model, "a cancellation was not answered at once");
+    if (model_sync(model, client, &event) != (id != 0))
+        model_fail(model, "a cancellation was refused, or done and shouldn't");
     for (unsigned i = 0; i < MODEL_REQUESTS; i++) {
         if (id != 0 && client->requests[i].id == id)
             model_fail(model, "a cancelled request still waits");
@@ -326,55 +359,50 @@ static void event_nonsense(struct model *model)
                                model_below(model, CORE_EVENT_MAX + 2 - CORE_EVENT_CLIENT_DETACH));
     /* Neither a client of ours nor a chunk that the shell has: those events are meant. */
     event.client = (uint64_t) UINT32_MAX << 32 | model_below(model, 100);
-    if (event.type == CORE_EVENT_MEMORY_OBSERVED)
+    if (event.type == CORE_EVENT_DEVICE_DRAIN)
+        event.device_drain.device = MODEL_DEVICES + (uint32_t) model_below(model, 1000);
+    else if (event.type == CORE_EVENT_MEMORY_OBSERVED)
         event.observed.device = MODEL_DEVICES + (uint32_t) model_below(model, 1000);
     else if (event.type >= CORE_EVENT_CHUNK_CREATED)
         event.chunk.generation = UINT32_MAX, event.chunk.out_of_memory = false;
     model_step(model, &event);
 }
 
+/* Its connection ends, or its process does. */
+static void event_end(struct model *model, struct model_client *client)
+{
+    if (client->detached || model_chance(model, 4))
+        event_die(model, client);
+    else if (model_chance(model, 3))
+        event_detach(model, client);
+}
+
 static void event_of_client(struct model *model)
 {
     struct model_client *client = random_client(model);
+    uint64_t kind;
 
     if (client->id == 0) {
         event_connect(model, client);
         return;
     }
-    switch (model_below(model, 24)) {
-    case 0:
+    kind = model_below(model, 52);
+    if (kind < 1)
         event_cancel(model, client);
-        break;
-    case 1:
-        if (model_chance(model, 4))
-            event_die(model, client);
-        break;
-    case 2:
-        if (client->detached)
-            event_die(model, client);
-        else if (model_chance(model, 4))
-            event_detach(model, client);
-        break;
-    case 3:
-    case 4:
-    case 5:
-    case 6:
+    else if (kind < 2)
+        event_end(model, client);
+    else if (kind < 6)
         event_grow(model, client);
-        break;
-    case 7:
-    case 8:
-    case 9:
-    case 10:
-    case 11:
-    case 12:
-    case 13:
-    case 14:
+    else if (kind < 14)
         event_return(model, client);
-        break;
-    default:
+    else if (kind < 17)
+        model_arena_request(model, client);
+    else if (kind < 29)
+        model_arena_fill(model, client);
+    else if (kind < 37)
+        model_arena_return(model, client);
+    else
         event_request(model, client);
-        break;
-    }
 }
 
 void model_event(struct model *model)
@@ -394,6 +422,10 @@ void model_event(struct model *model)
         event_configure(model);
     else if (kind < 40)
         event_nonsense(model);
+    else if (kind < 45)
+        model_device_drain(model);
+    else if (kind < 80)
+        model_arena_reclaim(model);
     else if (kind < 500)
         event_of_client(model);
     else if (!model_answer(model, (unsigned) model_below(model, MODEL_DEVICES)))

@@ -36,6 +36,9 @@ struct model_device {
     size_t job_first, job_count;
     struct model_leak leaks[MODEL_LEAKS];
     size_t leak_count;
+    bool draining;
+    uint64_t wished_bytes; /* by RECLAIM, not answered yet */
+    int wished_of;         /* tenant; -1: of anybody */
 };
 
 struct model_chunk {
@@ -50,12 +53,16 @@ struct model_chunk {
 
 struct model_lease {
     core_id id;
-    uint32_t chunks;
+    uint32_t chunks, device;
+    uint32_t max;    /* indices of an arena, at most 64; 0: no arena */
+    uint64_t filled; /* its indices, a bit each */
 };
 
 struct model_request {
     uint64_t id, deadline_ns;
-    core_id lease; /* that grows; 0: a new one */
+    core_id lease; /* that grows or is filled; 0: a new one */
+    uint32_t device, max;
+    uint32_t first, count; /* indices that are filled */
 };
 
 struct model_client {
@@ -65,12 +72,14 @@ struct model_client {
     struct model_lease leases[MODEL_LEASES];
     struct model_request requests[MODEL_REQUESTS];
     uint64_t sync_request; /* one that is answered at once; 0: none */
+    bool sync_done;        /* and how the last of these was */
 };
 
 struct model {
     uint64_t seed, random;
     uint64_t events, steps, now_ns, hash;
     uint64_t grants, refusals, timeouts, ooms, leaks, deaths, changes, orphaned_seen;
+    uint64_t fills, returns, reclaims, own_reclaims, drains;
     struct core *core;
     struct core_actions actions;
     struct model_device devices[MODEL_DEVICES];
@@ -103,6 +112,33 @@ void model_tick(struct model *model);
 bool model_answer(struct model *model, unsigned device);
 /* Leaked memory whose time has come goes back; what others use changes. */
 void model_drift(struct model *model);
+
+/* Indices [first, first + count) as bits; count > 0, all below 64. */
+static inline uint64_t model_run(uint32_t first, uint32_t count)
+{
+    return (UINT64_MAX >> (64 - count)) << first;
+}
+
+/* Parts of random events that several kinds have in common. */
+uint64_t model_wait(struct model *model);
+uint64_t model_chunk_bytes(struct model *model);
+/* The client's next request, for a lease that it has or (0) a new one; its place is taken. NULL when
+ * it has too many. */
+struct model_request *model_ask(struct model *model, struct model_client *client, core_id lease,
+    uint64_t wait_ns, struct core_event *event);
+bool model_grows(const struct model_client *client, core_id lease);
+/* What the client lets go of at an index, before the step, which may hand it on. */
+void model_let_go(struct model *model, const struct model_lease *lease, uint32_t index);
+/* An event that is answered at once. True when it was done. */
+bool model_sync(struct model *model, struct model_client *client, struct core_event *event);
+
+/* Random events of arenas. */
+void model_arena_request(struct model *model, struct model_client *client);
+void model_arena_fill(struct model *model, struct model_client *client);
+void model_arena_return(struct model *model, struct model_client *client);
+/* What the shell does about wishes for memory: some chunks of arenas come back. */
+void model_arena_reclaim(struct model *model);
+void model_device_drain(struct model *model);
 
 /* A random event of a random kind. */
 void model_event(struct model *model);

@@ -60,6 +60,56 @@ static void watch_granted_chunk(
     chunk->leaky = !model->calm && model_chance(model, 40);
 }
 
+/* A workspace grows at its end, an arena where it was asked for and nothing is. */
+static void watch_place(struct model *model, const struct model_request *request,
+    struct model_lease *lease, const struct core_action *action)
+{
+    uint32_t first = action->grant.first, count = action->grant.count;
+    uint64_t run;
+
+    if (lease->max == 0) {
+        if (first != lease->chunks || count == 0)
+            model_fail(model, "a grant that doesn't follow on the lease");
+        lease->chunks += count;
+        return;
+    }
+    if (first != request->first || count != request->count)
+        model_fail(model, "an arena is filled at other indices");
+    if (count == 0)
+        return;
+    run = model_run(first, count);
+    if ((lease->filled & run) != 0)
+        model_fail(model, "an index of an arena is filled twice");
+    lease->filled |= run;
+    model->fills++;
+}
+
+/* A wish has somebody who wishes; whoever is to give itself is held back by its own limit. */
+static void watch_reclaim(struct model *model, const struct core_action *action)
+{
+    struct core_tenant_device_view use;
+    struct core_tenant_view tenant;
+    struct model_device *d = &model->devices[action->reclaim.device];
+
+    if (action->reclaim.device >= MODEL_DEVICES || action->reclaim.bytes == 0 ||
+        !core_tenant_get(model->core, action->reclaim.tenant, &tenant) || !tenant.configured)
+        model_fail(model, "a wish for memory without sense");
+    (void) core_tenant_device_get(
+        model->core, action->reclaim.tenant, action->reclaim.device, &use);
+    if (tenant.waiting == 0 && (!action->reclaim.own || use.overage == 0))
+        model_fail(model, "tenant %s wishes for memory and needs none", tenant.name);
+    if (d->draining && !action->reclaim.own)
+        model_fail(model, "a device that is drained is to give memory to others");
+    d->wished_bytes = action->reclaim.bytes;
+    d->wished_of = -1;
+    for (int t = 0; action->reclaim.own && t < MODEL_TENANTS; t++) {
+        if (strcmp(model->names[t], tenant.name) == 0)
+            d->wished_of = t;
+    }
+    model->reclaims++;
+    model->own_reclaims += action->reclaim.own;
+}
+
 static void watch_grant(struct model *model, const struct core_action *action)
 {
     struct model_client *client = client_of(model, action->client);
@@ -71,12 +121,14 @@ static void watch_grant(struct model *model, const struct core_action *action)
     lease = lease_of(client, request->lease); /* a free place for a new one */
     if (!lease || (request->lease != 0 && request->lease != action->grant.lease))
         model_fail(model, "a grant for another lease");
-    if (action->grant.first != lease->chunks || action->grant.count == 0)
-        model_fail(model, "a grant that doesn't follow on the lease");
-    lease->id = action->grant.lease;
+    if (request->device < MODEL_DEVICES && model->devices[request->device].draining)
+        model_fail(model, "a grant on a device that is drained");
+    if (lease->id == 0)
+        *lease = (struct model_lease){
+            .id = action->grant.lease, .device = request->device, .max = request->max};
+    watch_place(model, request, lease, action);
     for (uint32_t i = 0; i < action->grant.count; i++)
         watch_granted_chunk(model, client, lease->id, action->grant.first + i);
-    lease->chunks += action->grant.count;
     *request = (struct model_request){0};
     model->grants++;
 }
@@ -168,6 +220,7 @@ static void watch_action(struct model *model, const struct core_action *action)
         if (!client || client->sync_request != action->request)
             model_fail(model, "done, what nobody asked for");
         client->sync_request = 0;
+        client->sync_done = true;
         break;
     case CORE_ACTION_CHUNK_CREATE:
         mix(model, action->chunk.chunk);
@@ -180,11 +233,14 @@ static void watch_action(struct model *model, const struct core_action *action)
     case CORE_ACTION_MEMORY_OBSERVE:
         watch_job(model, action->device.device, action);
         break;
+    case CORE_ACTION_RECLAIM:
+        mix(model, action->reclaim.bytes);
+        watch_reclaim(model, action);
+        break;
     case CORE_ACTION_DEVICE_ADDED:
     case CORE_ACTION_CONFIGURED:
     case CORE_ACTION_CLIENT_ADDED:
     case CORE_ACTION_CLIENT_GONE: /* the sender of the event looks for them */
-    case CORE_ACTION_RECLAIM: /* a wish: what the world makes of it, the sender of events decides */
     case CORE_ACTION_MAX:
         break;
     }
