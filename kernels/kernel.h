@@ -152,13 +152,6 @@ KERNEL_FUNCTION float kernel_float(uint32_t bits)
     for (uint64_t unit = kernel_place(&(index)->grid, &(index)->block_id); unit < (count);         \
          unit += kernel_volume(&(index)->grid))
 
-/* The elements of a unit go from `src` to `dst`, as KERNEL_LANES would copy them. */
-#define KERNEL_LANES_COPY(dst, src, index, count)                                                  \
-    do {                                                                                           \
-        KERNEL_LANES(copied, index, count)                                                         \
-        (dst)[copied] = (src)[copied];                                                             \
-    } while (0)
-
 KERNEL_FUNCTION uint64_t kernel_lane(const struct kernel_index *index)
 {
     return kernel_place(&index->block, &index->thread_id);
@@ -215,10 +208,6 @@ KERNEL_FUNCTION uint64_t kernel_lanes(const struct kernel_index *index)
     (void) index;
     return 1;
 }
-
-/* The elements of a unit, on the CPU: whoever knows the machine copies fastest. */
-#define KERNEL_LANES_COPY(dst, src, index, count)                                                  \
-    ((void) (index), (void) __builtin_memcpy((dst), (src), (count) * sizeof(*(dst))))
 
 /* Each thread takes one run of neighbouring elements: what a cache likes. Together the threads
  * visit exactly the elements that they visit on the GPU. */

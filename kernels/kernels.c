@@ -1,7 +1,6 @@
 /* The CPU's side: a table from names to compiled kernels, and the loop that stands for a GPU. */
 #include "kernels/kernels.h"
 
-#include "kernels/page_admit.h"
 #include "kernels/pages.h"
 #include "kernels/pattern.h"
 #include "kernels/quantize.h"
@@ -14,7 +13,6 @@
     }
 #define KERNEL_DECLARE(kernel) void kernel_##kernel(const struct kernel_index *, const void *)
 
-KERNEL_DECLARE(page_admit);
 KERNEL_DECLARE(page_checksum);
 KERNEL_DECLARE(page_copy);
 KERNEL_DECLARE(page_dequantize);
@@ -25,7 +23,6 @@ KERNEL_DECLARE(pattern_fill);
 KERNEL_DECLARE(pattern_foreign);
 
 static const struct kernel_info kernels[] = {
-    KERNEL_ENTRY(page_admit),
     KERNEL_ENTRY(page_checksum),
     KERNEL_ENTRY(page_copy),
     KERNEL_ENTRY(page_dequantize),

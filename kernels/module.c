@@ -1,5 +1,4 @@
 /* Every kernel in one translation unit: what is compiled to the embedded PTX. */
-#include "kernels/page_admit.c"
 #include "kernels/page_checksum.c"
 #include "kernels/page_copy.c"
 #include "kernels/page_dequantize.c"

@@ -13,20 +13,12 @@ KERNEL(page_copy)
     {
         const struct page_unit unit = page_unit(u, batch->page_bytes, sizeof(kernel_pair));
         const struct page_move move = page_move(batch, unit.page);
-
-        if (move.dst == 0)
-            continue;
-
         const kernel_pair *src = KERNEL_PTR(const kernel_pair, move.src) + unit.first;
         kernel_pair *dst = KERNEL_PTR(kernel_pair, move.dst) + unit.first;
         kernel_pair key = checksum_key(unit.first + kernel_lane(index));
         const kernel_pair step = checksum_key_step(kernel_lanes(index));
         struct checksum sum = {0};
 
-        if (batch->checksums == 0) {
-            KERNEL_LANES_COPY(dst, src, index, unit.count);
-            continue;
-        }
         KERNEL_LANES(i, index, unit.count)
         {
             const kernel_pair words = src[i];

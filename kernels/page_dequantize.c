@@ -71,8 +71,6 @@ KERNEL_FUNCTION void pages_dequantize(const struct kernel_index *index,
         const struct page_move move = page_move(batch, unit.page);
         struct checksum sum = {0};
 
-        if (move.dst == 0)
-            continue;
         KERNEL_LANES(i, index, unit.count)
         quad_dequantize(&move, batch->page_bytes, unit.first + i, element, format, &sum);
         checksum_join(batch->checksums, unit.page, &sum);

@@ -2,8 +2,7 @@
  * Kernels over many pages at once. A launch is told a table in memory that the device can read: for
  * each page where it lies and where it goes. Either end is device memory or page-locked host memory
  * by its device pointer. All addresses are 16-byte aligned, a page has a multiple of 16 bytes, no
- * destination overlaps another or a source. page_copy and page_dequantize pass over a page whose
- * destination is 0 (page_admit.h).
+ * destination overlaps another or a source.
  *
  *   page_copy        gathers pages into slots of a tier and scatters them back: dst becomes src
  *   page_checksum    reads src

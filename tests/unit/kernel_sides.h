@@ -19,7 +19,6 @@
 
 enum side { SIDE_CPU, SIDE_GPU, SIDE_MAX };
 
-void emulated_page_admit(const struct kernel_index *index, const void *params);
 void emulated_page_checksum(const struct kernel_index *index, const void *params);
 void emulated_page_copy(const struct kernel_index *index, const void *params);
 void emulated_page_dequantize(const struct kernel_index *index, const void *params);
@@ -27,7 +26,6 @@ void emulated_page_quantize(const struct kernel_index *index, const void *params
 void emulated_page_scrub(const struct kernel_index *index, const void *params);
 
 static const struct kernel_info kernel_emulated[] = {
-    {.name = "page_admit", .thread = emulated_page_admit},
     {.name = "page_checksum", .thread = emulated_page_checksum},
     {.name = "page_copy", .thread = emulated_page_copy},
     {.name = "page_dequantize", .thread = emulated_page_dequantize},

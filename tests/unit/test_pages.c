@@ -2,7 +2,6 @@
  * Copy, checksum and scrub of pages, on both sides, against a reference that shares no code with
  * them: page sizes around the 64 KiB unit, launch shapes that divide nothing, a table in no order.
  */
-#include "kernels/page_admit.h"
 #include "kernels/pages.h"
 #include "kernels/quantize.h"
 #include "tests/unit/kernel_sides.h"
@@ -172,35 +171,6 @@ START_TEST(test_copy_goes_without_checksums)
 }
 END_TEST
 
-START_TEST(test_pages_whose_checksum_differs_are_passed_over)
-{
-    for (size_t s = 0; s < ARRAY_SIZE(shapes); s++)
-        for (enum side side = 0; side < SIDE_MAX; side++) {
-            struct pages *pages = pages_new(PAGES_MAX, 48);
-            uint64_t expected[PAGES_MAX];
-            struct page_admit_args admit = {.table = (uintptr_t) pages->moves,
-                .count = PAGES_MAX,
-                .checksums = (uintptr_t) pages->checksums,
-                .expected = (uintptr_t) expected};
-
-            side_run(side, "page_checksum", &shapes[s], &pages->batch);
-            for (unsigned i = 0; i < PAGES_MAX; i++)
-                expected[i] = pages->checksums[i] ^ (i % 3 == 1 ? UINT64_C(1) << 63 : 0);
-            side_run(side, "page_admit", &shapes[s], &admit);
-            pages->batch.checksums = s % 2 == 0 ? 0 : pages->batch.checksums;
-            side_run(side, "page_copy", &shapes[s], &pages->batch);
-            for (unsigned i = 0; i < PAGES_MAX; i++) {
-                const unsigned char *at = pages->dst + GUARD_BYTES + slot_of(pages, i) * 64;
-
-                ck_assert_int_eq(pages->moves[i].dst == 0, i % 3 == 1);
-                ck_assert_int_eq(memcmp(at, page_src(pages, i), 48) == 0, i % 3 != 1);
-                ck_assert_int_eq(at[0] == GUARD && memcmp(at, at + 1, 47) == 0, i % 3 == 1);
-            }
-            pages_free(pages);
-        }
-}
-END_TEST
-
 /* ---- what the checksum sees ---- */
 
 static uint64_t checksum_of(const void *bytes, uint64_t count)
@@ -322,7 +292,6 @@ START_TEST(test_ptx_declares_page_kernels_with_the_layout_of_their_structs)
         const char *name;
         uint64_t bytes, stated;
     } kernels[] = {
-        {"page_admit", sizeof(struct page_admit_args), 32},
         {"page_checksum", sizeof(struct page_checksum_args), 32},
         {"page_copy", sizeof(struct page_copy_args), 32},
         {"page_dequantize", sizeof(struct page_dequantize_args), 40},
@@ -347,7 +316,7 @@ END_TEST
 
 UNIT_MAIN("pages", test_copy_moves_every_byte_and_no_other,
     test_checksum_writes_nothing_but_checksums, test_scrub_zeroes_the_pages_and_nothing_between,
-    test_copy_goes_without_checksums, test_pages_whose_checksum_differs_are_passed_over,
-    test_checksum_has_the_stated_value_and_is_added, test_checksum_sees_every_flipped_bit,
-    test_checksum_sees_swaps_shifts_and_lengths, test_units_are_64_kib_of_one_page,
+    test_copy_goes_without_checksums, test_checksum_has_the_stated_value_and_is_added,
+    test_checksum_sees_every_flipped_bit, test_checksum_sees_swaps_shifts_and_lengths,
+    test_units_are_64_kib_of_one_page,
     test_ptx_declares_page_kernels_with_the_layout_of_their_structs)

@@ -478,25 +478,6 @@ START_TEST(test_unknown_element_or_format_touches_nothing)
 }
 END_TEST
 
-START_TEST(test_dequantize_passes_over_a_page_without_destination)
-{
-    for (enum side side = 0; side < SIDE_MAX; side++) {
-        struct trip trip = trip_new(512, modes[0]);
-        const struct page_move moves[] = {
-            {(uintptr_t) trip.quantized, 0}, {(uintptr_t) trip.quantized, (uintptr_t) trip.back}};
-        struct page_dequantize_args args = {
-            {(uintptr_t) moves, 2, 512, 0}, PAGE_ELEMENT_FP16, PAGE_FORMAT_INT8};
-
-        memset(trip.quantized, 0, 272);
-        side_run(side, "page_dequantize", &shapes[1], &args);
-        ck_assert_uint_eq(trip.back[0], 0);
-        ck_assert_int_eq(memcmp(trip.back, trip.back + 1, 510), 0);
-        assert_guard(trip.back, 512);
-        trip_free(&trip);
-    }
-}
-END_TEST
-
 START_TEST(test_names_are_those_of_the_configuration)
 {
     ck_assert_str_eq(page_element_name(PAGE_ELEMENT_FP16), "fp16");
@@ -516,6 +497,4 @@ UNIT_MAIN("quantize", test_every_pattern_is_read_and_written_as_the_formats_defi
     test_fp8_rounds_ties_to_even_and_keeps_nan_and_signs,
     test_blocks_without_a_number_have_the_scale_of_the_largest,
     test_smallest_scale_makes_zero_of_what_is_below_it,
-    test_unknown_element_or_format_touches_nothing,
-    test_dequantize_passes_over_a_page_without_destination,
-    test_names_are_those_of_the_configuration)
+    test_unknown_element_or_format_touches_nothing, test_names_are_those_of_the_configuration)
