@@ -89,11 +89,18 @@ static int attributes_set(posix_spawnattr_t *attributes)
     return -r;
 }
 
+/* The simulator's default directory is its user's alone: another one would find another device. */
+static bool user_stays(const struct mover_start *start)
+{
+    return strcmp(start->driver, "sim") == 0 && getenv("GMB_SIM_DIR") == NULL;
+}
+
 static int child_spawn(
     const char *path, const struct mover_start *start, int socket, pid_t *ret_pid)
 {
     char gpu[32], user[64];
-    char *arguments[] = {(char[]){PROGRAM}, (char[]){"--socket=3"}, gpu, user, NULL};
+    char *arguments[] = {
+        (char[]){PROGRAM}, (char[]){"--socket=3"}, gpu, user_stays(start) ? NULL : user, NULL};
     _cleanup_free_ char **environment = environment_make();
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;

@@ -47,7 +47,7 @@ static int user_become(const char *user)
 {
     const struct passwd *entry;
 
-    if (geteuid() != 0)
+    if (user == NULL || geteuid() != 0)
         return 0;
     errno = 0;
     entry = getpwnam(user);

@@ -39,7 +39,7 @@ static int arguments_parse(int argc, char **argv, struct arguments *ret)
         {"user", required_argument, NULL, 'u'},
         {0},
     };
-    struct arguments arguments = {.driver = GPU_DRIVER_CUDA, .user = "nobody", .socket_fd = -1};
+    struct arguments arguments = {.driver = GPU_DRIVER_CUDA, .socket_fd = -1};
     int option, r = 0;
 
     while (r == 0 && (option = getopt_long(argc, argv, "", options, NULL)) >= 0) {
