@@ -97,7 +97,7 @@ static bool fill_failed(const struct gmb_arena *arena, const struct want *want)
 static int alloc_turn(struct gmb_arena *arena, struct want *want, struct outcome *outcome)
 {
     struct gmb_session *session = arena->lease.session;
-    uint64_t now_ns = clock_now(&clock_monotonic);
+    uint64_t now_ns = clock_now(&clock_monotonic), until_ns;
     int r;
 
     if (session->conn == NULL) {
@@ -108,18 +108,24 @@ static int alloc_turn(struct gmb_arena *arena, struct want *want, struct outcome
         *outcome = arena->fill_outcome;
         return outcome->code;
     }
-    if (now_ns >= want->patience_ns || (now_ns >= want->deadline_ns && arena->filling == NULL))
+    /* The broker keeps the deadline of what this thread asked for; another thread's fill may wait for
+     * longer than this one will. */
+    until_ns = arena->filling != NULL && want->fill == arena->fills + 1 ? want->patience_ns
+                                                                        : want->deadline_ns;
+    if (now_ns >= until_ns)
         return outcome_set(
             outcome, GMB_E_TIMED_OUT, "the arena got not %zu free pages in time", want->n);
     if (arena->filling == NULL) {
         r = arena_fill_start(
             arena, pages_lacking(arena, want->n), want->deadline_ns - now_ns, outcome);
-        if (r == 0)
+        if (r == 0) {
             want->fill = arena->fills + 1;
-        else if (r != GMB_E_EXHAUSTED) /* there, somebody may free pages meanwhile */
+            until_ns = want->patience_ns;
+        } else if (r != GMB_E_EXHAUSTED) { /* there, somebody may free pages meanwhile */
             return r;
+        }
     }
-    session_step(session, want->patience_ns);
+    session_step(session, until_ns);
     return 0;
 }
 

@@ -221,6 +221,28 @@ START_TEST(fill_that_crosses_a_restore_ends_well)
 }
 END_TEST
 
+/* Else a thread that can do something else would wait as long as the most patient one. */
+START_TEST(thread_waits_its_own_time_behind_the_fill_of_another)
+{
+    struct call call = {.n = 1, .wait_ns = 60 * NSEC_PER_SEC};
+    uint32_t page, other;
+    uint64_t id, before_ns;
+
+    call.arena = arena_begin(0, NULL);
+    call.pages = &page;
+    call_start(&script, &call, call_alloc);
+    id = broker_expect_id(&script, GMB__CLIENT_MESSAGE__BODY_ARENA_FILL);
+    before_ns = clock_now(&clock_monotonic);
+    ck_assert_int_eq(gmb_page_alloc(call.arena, 1, &other, 20 * NSEC_PER_MSEC), GMB_E_TIMED_OUT);
+    ck_assert_uint_lt(clock_now(&clock_monotonic) - before_ns, 2 * NSEC_PER_SEC);
+    broker_expect_silence(&script);
+    broker_grant(&script, id, 0, 1, 1);
+    message_free(broker_expect(&script, GMB__CLIENT_MESSAGE__BODY_ARENA_MAPPED));
+    ck_assert_int_eq(call_join(&call), 0);
+    arena_finish();
+}
+END_TEST
+
 START_TEST(unasked_chunk_where_one_is_is_a_breach)
 {
     uint32_t pages[4];
@@ -541,6 +563,7 @@ int main(void)
     tcase_add_test(tcase, recall_of_no_chunk_of_the_arena_is_a_breach);
     tcase_add_loop_test(tcase, pinned_page_comes_back_in_a_chunk_that_comes_unasked, 0, 2);
     tcase_add_test(tcase, fill_that_crosses_a_restore_ends_well);
+    tcase_add_test(tcase, thread_waits_its_own_time_behind_the_fill_of_another);
     tcase_add_test(tcase, unasked_chunk_where_one_is_is_a_breach);
     tcase_add_loop_test(tcase, unasked_chunk_that_cannot_be_mapped_goes_back, 0, 2);
     tcase_add_test(tcase, grant_in_parts_that_breaks_off_leaves_nothing);
