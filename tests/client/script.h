@@ -72,6 +72,8 @@ Gmb__ClientMessage *broker_expect(struct script *script, Gmb__ClientMessage__Bod
 void message_free(Gmb__ClientMessage *message);
 /* The same, freed already: its id. */
 uint64_t broker_expect_id(struct script *script, Gmb__ClientMessage__BodyCase kind);
+/* Whether something has been sent that broker_expect() would find. */
+bool broker_hears(struct script *script);
 /* Nothing has been sent. */
 void broker_expect_silence(struct script *script);
 

@@ -49,16 +49,19 @@ START_TEST(what_was_encoded_is_decoded)
     lease.bytes = UINT64_MAX;
     lease.wait_ns = 5;
     lease.label = label;
-    message.id = UINT64_MAX;
+    message.id = FRAME_BROKER_ID - 1;
     message.body_case = GMB__CLIENT_MESSAGE__BODY_LEASE_REQUEST;
     message.lease_request = &lease;
     ck_assert_int_eq(frame_encode(&frame, &message.base), 0);
     ck_assert_int_eq(frame_decode_client(frame.bytes, frame.size, &again), 0);
-    ck_assert_uint_eq(again->id, UINT64_MAX);
+    ck_assert_uint_eq(again->id, FRAME_BROKER_ID - 1);
     ck_assert_uint_eq(again->lease_request->bytes, UINT64_MAX);
     ck_assert_uint_eq(again->lease_request->wait_ns, 5);
     ck_assert_str_eq(again->lease_request->label, label);
     frame_message_free(&again->base);
+    message.id = FRAME_BROKER_ID;
+    ck_assert_int_eq(frame_encode(&frame, &message.base), 0);
+    ck_assert_int_eq(frame_decode_client(frame.bytes, frame.size, &again), -EBADMSG);
 }
 END_TEST
 
@@ -71,6 +74,47 @@ START_TEST(an_envelope_needs_id_and_body)
     ck_assert_int_eq(decode_client("", 0), -EBADMSG);
     /* Two bodies: the last would win silently. */
     ck_assert_int_eq(decode_client("\x08\x01\x12\x00\x3a\x00", 6), -EBADMSG);
+}
+END_TEST
+
+/* PageWant is field 12, ArenaMapped 11, ArenaReturn 10: the first two are told, not asked. */
+START_TEST(what_a_client_tells_has_no_id_and_what_it_asks_has)
+{
+    ck_assert_int_eq(decode_client("\x5a\x00", 2), 0);
+    ck_assert_int_eq(decode_client("\x62\x00", 2), 0);
+    ck_assert_int_eq(decode_client("\x08\x01\x5a\x00", 4), -EBADMSG);
+    ck_assert_int_eq(decode_client("\x08\x01\x62\x00", 4), -EBADMSG);
+    ck_assert_int_eq(decode_client("\x52\x00", 2), -EBADMSG);
+    ck_assert_int_eq(decode_client("\x08\x01\x52\x00", 4), 0);
+}
+END_TEST
+
+static int decode_want(size_t count)
+{
+    static uint32_t pages[LIMIT_WANT_PAGES + 1];
+    Gmb__ClientMessage message = GMB__CLIENT_MESSAGE__INIT;
+    Gmb__PageWant want = GMB__PAGE_WANT__INIT;
+    struct frame frame;
+
+    for (size_t i = 0; i < count; i++)
+        pages[i] = UINT32_MAX;
+    want.n_pages = count;
+    want.pages = pages;
+    message.body_case = GMB__CLIENT_MESSAGE__BODY_PAGE_WANT;
+    message.page_want = &want;
+    ck_assert_int_eq(frame_encode(&frame, &message.base), 0);
+    return decode_client(frame.bytes, frame.size);
+}
+
+START_TEST(runs_of_numbers_end_at_their_bound)
+{
+    ck_assert_int_eq(decode_want(LIMIT_WANT_PAGES), 0);
+    ck_assert_int_eq(decode_want(LIMIT_WANT_PAGES + 1), -EBADMSG);
+    /* Page 1, page 2^32, a number that doesn't end; two runs, which together could pass the bound. */
+    ck_assert_int_eq(decode_client("\x62\x03\x12\x01\x01", 5), 0);
+    ck_assert_int_eq(decode_client("\x62\x07\x12\x05\x80\x80\x80\x80\x10", 9), -EBADMSG);
+    ck_assert_int_eq(decode_client("\x62\x03\x12\x01\x81", 5), -EBADMSG);
+    ck_assert_int_eq(decode_client("\x62\x06\x12\x01\x01\x12\x01\x01", 8), -EBADMSG);
 }
 END_TEST
 
@@ -191,5 +235,6 @@ START_TEST(a_frame_ends_at_its_bound)
 END_TEST
 
 UNIT_MAIN("proto_frame", what_was_encoded_is_decoded, an_envelope_needs_id_and_body,
+    what_a_client_tells_has_no_id_and_what_it_asks_has, runs_of_numbers_end_at_their_bound,
     names_end_at_their_bound, strings_hold_text_alone, uuids_have_sixteen_bytes_or_none,
     grants_are_whole_and_bounded, a_frame_ends_at_its_bound)
