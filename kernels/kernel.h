@@ -26,6 +26,10 @@
 
 #include <stdint.h>
 
+#if !defined(__CUDA_ARCH__) && !defined(__CUDACC__) && defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
 #if defined(__CUDA_ARCH__) || defined(__CUDACC__)
 #define KERNEL_GPU
 #define KERNEL_GPU_COMPILER
@@ -110,6 +114,31 @@ KERNEL_FUNCTION void kernel_atomic_add(uint64_t *at, uint64_t value)
     (void) __atomic_fetch_add(at, value, __ATOMIC_RELAXED);
 #endif
 }
+
+/*
+ * A store of what nobody reads soon: on the CPU around the caches, which would only fetch the line
+ * to overwrite it. kernel_stores_end() comes after the last one and before anybody is told.
+ */
+#if !defined(KERNEL_GPU) && defined(__SSE2__)
+KERNEL_FUNCTION void kernel_store_away(kernel_pair *at, kernel_pair value)
+{
+    _mm_stream_si128((__m128i *) (void *) at, (__m128i) value);
+}
+
+KERNEL_FUNCTION void kernel_stores_end(void)
+{
+    _mm_sfence();
+}
+#else
+KERNEL_FUNCTION void kernel_store_away(kernel_pair *at, kernel_pair value)
+{
+    *at = value;
+}
+
+KERNEL_FUNCTION void kernel_stores_end(void)
+{
+}
+#endif
 
 /* A float and its bits. */
 KERNEL_FUNCTION uint32_t kernel_bits(float value)

@@ -23,10 +23,11 @@ KERNEL(page_copy)
         {
             const kernel_pair words = src[i];
 
-            dst[i] = words;
+            kernel_store_away(dst + i, words);
             checksum_add(&sum, words, key);
             key = checksum_key_add(key, step);
         }
         checksum_join(batch->checksums, unit.page, &sum);
     }
+    kernel_stores_end();
 }

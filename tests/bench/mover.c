@@ -26,7 +26,7 @@
 #define JOBS (CHUNKS / CHUNKS_PER_JOB)
 #define COPIES (CHUNKS_PER_JOB * PAGES_PER_CHUNK)
 #define TOTAL_BYTES (CHUNKS * CHUNK_BYTES)
-#define ROUNDS 7
+#define ROUNDS 25
 #define THREADS 2
 
 struct bench {
