@@ -14,7 +14,10 @@
 #include "base/log.h"
 #include "daemon/arena_message.h"
 #include "daemon/broker.h"
+#include "daemon/evict.h"
 #include "daemon/hosting.h"
+#include "daemon/reclaim.h"
+#include "daemon/restore.h"
 
 static const char *const phases[] = {
     [ARENA_EMPTY] = "empty",
@@ -65,7 +68,7 @@ int arena_new(struct client *client, uint32_t device, const struct arena_table_h
     arena->table_fd = arena->event_fd = -1;
     list_init(&arena->client_link);
     list_init(&arena->device_link);
-    list_init(&arena->ready_link);
+    list_init(&arena->fills);
     list_init(&arena->wanted);
     list_init(&arena->wanted_link);
     list_init(&arena->held);
@@ -88,7 +91,7 @@ int arena_new(struct client *client, uint32_t device, const struct arena_table_h
 
 static void chunk_free(struct arena_chunk *chunk)
 {
-    list_remove(&chunk->link);
+    evict_leave(chunk);
     list_remove(&chunk->wanted);
     chunk->arena->chunks[chunk->index] = NULL;
     free(chunk->pages);
@@ -111,8 +114,8 @@ struct arena *arena_free(struct arena *arena)
     close_fd(&arena->table_fd);
     close_fd(&arena->event_fd);
     list_remove(&arena->client_link);
+    reclaim_forget(arena);
     list_remove(&arena->device_link);
-    list_remove(&arena->ready_link);
     list_remove(&arena->wanted_link);
     free(arena);
     return NULL;
@@ -161,11 +164,11 @@ void arena_drop(struct arena *arena)
         client->arena_chunks -= arena->table.layout.max_chunks;
     }
     list_remove(&arena->client_link);
-    list_remove(&arena->ready_link);
     list_remove(&arena->wanted_link);
+    restore_cancel(arena);
     for (uint32_t i = 0; i < arena->top; i++) {
         if (arena->chunks[i] != NULL)
-            list_remove(&arena->chunks[i]->link);
+            evict_leave(arena->chunks[i]);
     }
     if (arena->jobs == 0)
         (void) arena_free(arena);

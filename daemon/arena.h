@@ -43,14 +43,18 @@ struct arena_page {
 };
 
 struct arena_chunk {
-    struct list link;   /* reclaim: queue of those to be emptied, or recalled ones by deadline */
+    struct list link;   /* of its device: closing, unsent or recalled */
     struct list wanted; /* arena.wanted: some of its pages are */
     struct arena *arena;
     uint32_t index;
     uint8_t phase;        /* enum arena_phase */
     uint8_t rounds;       /* that were made to empty it */
     bool overdue;         /* wasn't given back by its deadline */
-    uint32_t jobs;        /* of the mover that name it and are unanswered */
+    bool counted;         /* in the device's bytes that are coming */
+    bool filling;         /* the broker has asked for it, or sent it unasked */
+    bool opening;         /* closed for restores: to be opened after the last one */
+    uint32_t jobs;        /* of the mover that name it and are unanswered … */
+    uint32_t restores;    /* … and those of them that write to it */
     uint32_t slots;       /* of its pages */
     uint32_t wants;       /* wanted pages */
     uint32_t drops;       /* pages that may be dropped instead of copied */
@@ -66,24 +70,25 @@ struct arena {
     uint32_t device, tenant; /* the core's indices */
     struct list client_link; /* client.arenas */
     struct list device_link; /* device's arenas, also after it was dropped */
-    struct list ready_link;  /* reclaim: has chunks to be recalled */
     struct list wanted;      /* struct arena_chunk.wanted */
-    struct list wanted_link; /* restore: has some */
+    struct list wanted_link; /* device's wanting: has some */
+    struct list fills;       /* struct fill.link: the broker's own requests */
     struct list held;        /* struct held.link: what waits for jobs to end */
     uint32_t held_count;
     struct arena_table table;
     int table_fd; /* until it is sent */
     int event_fd;
-    uint32_t element;         /* enum mover_element */
+    uint32_t element; /* enum mover_element */
+    uint32_t format;  /* enum mover_format, of the bytes in the tier */
+    uint64_t slot_bytes;
     struct tier_space *space; /* NULL: this device has no tier */
     struct arena_chunk **chunks;
-    uint32_t top;           /* no index from here on has a record */
-    uint32_t jobs;          /* of the mover, unanswered */
-    uint32_t fills;         /* of the broker, unanswered */
+    uint32_t top;  /* no index from here on has a record */
+    uint32_t jobs; /* of the mover, unanswered */
+    uint32_t fill_count;
     uint64_t fill_after_ns; /* a fill was refused: not before */
     bool dropped;           /* the lease is gone; kept until its last job is */
     bool nonsense;          /* its table was found to make none; said once */
-    uint64_t evicted_pages, restored_pages, lost_pages;
 };
 
 /*

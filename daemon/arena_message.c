@@ -12,8 +12,12 @@
 
 #include "daemon/arena.h"
 #include "daemon/broker.h"
+#include "daemon/evict.h"
 #include "daemon/grant.h"
 #include "daemon/message.h"
+#include "daemon/restore.h"
+
+#define UNMAPPABLE_PAUSE_NS (50 * NSEC_PER_MSEC)
 
 /* A return or a release that waits for jobs to end. */
 struct held {
@@ -237,6 +241,7 @@ static void release_submit(struct session *session, struct arena *arena, uint64_
         .lease_release.lease = arena->lease,
     };
 
+    restore_withdraw(arena);
     grant_remove_lease(session, arena->lease);
     request_submit(session, &event,
         &(struct request){.id = id, .type = REQUEST_RELEASE, .lease = arena->lease}, "");
@@ -308,11 +313,15 @@ void arena_done(struct session *session, const struct request *request)
 
         if (chunk == NULL)
             continue;
-        list_remove(&chunk->link);
+        evict_leave(chunk);
+        /* Sent unasked, it could not be mapped: the next one isn't sent at once. */
+        if (chunk->filling)
+            arena->fill_after_ns = clock_now(session->broker->clock) + UNMAPPABLE_PAUSE_NS;
         chunk->phase = ARENA_EMPTY;
-        chunk->overdue = false;
+        chunk->overdue = chunk->filling = chunk->opening = false;
         arena_chunk_settle(chunk);
     }
+    hosting_kick(session->broker->hosting[arena->device]);
 }
 
 /* ------------------------------------------------------------------ events */
@@ -340,9 +349,14 @@ void on_arena_mapped(struct session *session, const Gmb__ClientMessage *message)
         if (!core_lease_chunk(session->broker->core, arena->lease, i, &number, &generation))
             continue;
         chunk = arena_chunk_get(arena, i);
-        if (chunk != NULL && chunk->phase == ARENA_EMPTY)
-            chunk->phase = ARENA_MAPPED;
+        if (chunk == NULL || chunk->phase != ARENA_EMPTY)
+            continue;
+        chunk->phase = ARENA_MAPPED;
+        chunk->filling = false;
+        chunk->due_ns = 0;
     }
+    if (list_linked(&arena->wanted_link))
+        hosting_kick(session->broker->hosting[arena->device]);
 }
 
 void on_page_want(struct session *session, const Gmb__ClientMessage *message)
@@ -351,5 +365,5 @@ void on_page_want(struct session *session, const Gmb__ClientMessage *message)
     struct arena *arena = arena_of(session, body->lease);
 
     if (arena != NULL)
-        arena_notify(arena);
+        restore_want(arena, body->pages, body->n_pages);
 }

@@ -13,6 +13,10 @@
 
 #include "base/log.h"
 #include "base/size.h"
+#include "daemon/arena.h"
+#include "daemon/arena_message.h"
+#include "daemon/restore.h"
+#include "proto/frame.h"
 
 /* Completions taken before the loop looks at anything else. */
 #define DONE_BURST 256
@@ -38,7 +42,9 @@ static void action_answer(struct broker *broker, const struct core_action *actio
 {
     struct client *client = client_find(broker, action->client);
 
-    if (client != NULL && client->session != NULL)
+    if (action->request >= FRAME_BROKER_ID)
+        restore_answer(broker, action);
+    else if (client != NULL && client->session != NULL)
         session_answer(client->session, action);
 }
 
@@ -50,8 +56,8 @@ static void action_run(struct broker *broker, const struct core_action *action)
             action->chunk.generation, action->chunk.bytes);
         break;
     case CORE_ACTION_CHUNK_RELEASE:
-        executor_release(
-            broker->executor, action->chunk.device, action->chunk.chunk, action->chunk.generation);
+        hosting_release(
+            broker->hosting[action->chunk.device], action->chunk.chunk, action->chunk.generation);
         break;
     case CORE_ACTION_MEMORY_OBSERVE:
         executor_observe(broker->executor, action->device.device);
@@ -75,6 +81,8 @@ static void action_run(struct broker *broker, const struct core_action *action)
         client_gone(broker, action->client);
         break;
     case CORE_ACTION_RECLAIM:
+        reclaim_note(broker->hosting[action->reclaim.device], action);
+        break;
     case CORE_ACTION_MAX:
         break;
     }
@@ -133,6 +141,11 @@ void broker_settle(struct broker *broker)
         if (client != NULL) {
             event.client = client->id;
             client->session = NULL;
+            list_for_each(arena, &client->arenas, struct arena, client_link)
+            {
+                restore_cancel(arena);
+                arena_held_drop(arena);
+            }
         }
         (void) session_free(session);
         if (client != NULL)
@@ -259,6 +272,12 @@ static int devices_add(struct broker *broker, char error[CONFIG_ERROR_BYTES])
     return 0;
 }
 
+void broker_configured(struct broker *broker)
+{
+    for (size_t i = 0; i < broker->device_count; i++)
+        hosting_configure(broker->hosting[i]);
+}
+
 static int configure(
     struct broker *broker, const struct config *config, char error[CONFIG_ERROR_BYTES])
 {
@@ -269,8 +288,10 @@ static int configure(
     };
     const struct core_action *answer = broker_ask(broker, &event);
 
-    if (answer != NULL && answer->type == CORE_ACTION_CONFIGURED)
+    if (answer != NULL && answer->type == CORE_ACTION_CONFIGURED) {
+        broker_configured(broker);
         return 0;
+    }
     (void) snprintf(error, CONFIG_ERROR_BYTES, "%s",
         answer != NULL ? answer->refuse.text : "the core gave no answer");
     return -EINVAL;

@@ -19,7 +19,7 @@ struct event_base;
 struct broker_device {
     uint8_t uuid[UUID_BYTES];
     uint64_t granularity_bytes;
-    bool healthy;        /* the driver's last call on it didn't fail */
+    bool healthy; /* the driver's last call on it didn't fail */
 };
 
 struct broker {
@@ -37,6 +37,7 @@ struct broker {
     size_t device_count;
     struct broker_device devices[LIMIT_DEVICES];
     struct hosting *hosting[LIMIT_DEVICES];
+    uint64_t fills;       /* ids of the broker's own requests, below FRAME_BROKER_ID */
     void *arenas;         /* tsearch(3) tree of struct arena, by lease */
     void *clients;        /* tsearch(3) tree of struct client, by id */
     struct list sessions; /* struct session.link */
@@ -71,6 +72,8 @@ void broker_settle(struct broker *broker);
 
 /* Reads the configuration again; on failure the old one stays. -errno, with `error`. */
 int broker_reload(struct broker *broker, char error[CONFIG_ERROR_BYTES]) _must_check_;
+/* The core has taken other values of tenants: what the shell keeps of them follows. */
+void broker_configured(struct broker *broker);
 /* The device's index: the first one for an empty UUID. False when there is none. */
 bool broker_device_find(
     const struct broker *broker, const uint8_t *uuid, size_t size, uint32_t *ret_index);

@@ -13,11 +13,16 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/clock.h"
 #include "base/size.h"
 #include "daemon/config_parse.h"
+#include "daemon/mover_control.h"
 
 #define CLIENT_SOCKET_DEFAULT "/run/gmbd/client.sock"
 #define CONTROL_SOCKET_DEFAULT "/run/gmbd/control.sock"
+
+/* A worker synchronises its device and unmaps: milliseconds, unless a long kernel runs. */
+#define RECALL_TIMEOUT_DEFAULT_NS (5 * NSEC_PER_SEC)
 
 static struct config_parser *parser_free(struct config_parser *parser)
 {
@@ -54,10 +59,12 @@ static struct config_parser *parser_new(
         return NULL;
     config->log_level = LOG_LEVEL_INFO;
     config->options = core_options_default;
+    config->recall_timeout_ns = RECALL_TIMEOUT_DEFAULT_NS;
+    config->mover_idle_ns = mover_options_default.idle_ns;
     config->device_count = MIN(device_count, (size_t) LIMIT_DEVICES);
     for (size_t i = 0; i < config->device_count; i++) {
         config->devices[i] = devices[i];
-        config->devices[i].reserve_bytes = 0;
+        config->devices[i].reserve_bytes = config->devices[i].tier_bytes = 0;
     }
     parser->error = error;
     return TAKE_PTR(parser);
@@ -98,6 +105,21 @@ static void reserve_resolve(struct config_parser *parser)
                 "Reserve= takes all of device %zu, which has %llu bytes", i,
                 (unsigned long long) device->total_bytes);
     }
+}
+
+/* Unless it is said: a quarter of the machine for all devices, and for none more than it holds. */
+static void tier_resolve(struct config_parser *parser)
+{
+    struct config *config = parser->config;
+    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    uint64_t share = 0;
+
+    if (parser->tier_set)
+        return;
+    if (pages > 0 && page > 0 && config->device_count > 0)
+        share = (uint64_t) pages * (uint64_t) page / 4 / config->device_count;
+    for (size_t i = 0; i < config->device_count; i++)
+        config->devices[i].tier_bytes = MIN(share, capacity_of(&config->devices[i]));
 }
 
 /* First what holds for all devices, then what holds for one, wherever either was written. */
@@ -183,6 +205,8 @@ static int parser_finish(struct config_parser *parser, struct config **ret)
 
     if (parser->result == 0)
         reserve_resolve(parser);
+    if (parser->result == 0)
+        tier_resolve(parser);
     if (parser->result == 0 && config->tenant_count == 0)
         parser->result = tenant_built_in(config);
     if (parser->result == 0) {

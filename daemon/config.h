@@ -47,6 +47,9 @@ struct config {
     gid_t control_group;
     enum log_level log_level;
     struct core_options options;
+    uint64_t recall_timeout_ns; /* for a worker to give an emptied chunk back */
+    uint64_t mover_idle_ns;     /* a mover without work is ended */
+    bool kill;                  /* the last resort is allowed */
     size_t device_count;
     struct config_device devices[LIMIT_DEVICES];
     size_t tenant_count;

@@ -20,6 +20,10 @@ enum broker_key {
     BROKER_OBSERVE_INTERVAL,
     BROKER_CREATE_BACKOFF,
     BROKER_PREFETCH,
+    BROKER_HOST_TIER,
+    BROKER_RECALL_TIMEOUT,
+    BROKER_MOVER_IDLE,
+    BROKER_KILL,
     BROKER_KEY_MAX
 };
 
@@ -34,6 +38,10 @@ static const char *const broker_keys[] = {
     [BROKER_OBSERVE_INTERVAL] = "ObserveInterval",
     [BROKER_CREATE_BACKOFF] = "CreateBackoff",
     [BROKER_PREFETCH] = "Prefetch",
+    [BROKER_HOST_TIER] = "HostTier",
+    [BROKER_RECALL_TIMEOUT] = "RecallTimeout",
+    [BROKER_MOVER_IDLE] = "MoverIdle",
+    [BROKER_KILL] = "Kill",
 };
 static_assert(ARRAY_SIZE(broker_keys) == BROKER_KEY_MAX, "every key has a name");
 
@@ -182,9 +190,36 @@ static int log_level_assign(
     return -EINVAL;
 }
 
-static int broker_apply(
-    struct config *config, enum broker_key key, const char *value, char reason[CONFIG_REASON_BYTES])
+static int host_tier_assign(
+    struct config_parser *parser, const char *value, char reason[CONFIG_REASON_BYTES])
 {
+    struct config *config = parser->config;
+    uint64_t bytes;
+
+    if (size_parse(value, &bytes) < 0 || bytes == SIZE_INFINITY) {
+        (void) snprintf(reason, CONFIG_REASON_BYTES,
+            "HostTier=%.64s is refused: it takes a size as 512M or 64G, 0 for no tier", value);
+        return -EINVAL;
+    }
+    parser->tier_set = true;
+    for (size_t i = 0; i < config->device_count; i++)
+        config->devices[i].tier_bytes = bytes;
+    return 0;
+}
+
+static int kill_assign(struct config *config, const char *value, char reason[CONFIG_REASON_BYTES])
+{
+    config->kill = strcmp(value, "yes") == 0;
+    if (config->kill || strcmp(value, "no") == 0)
+        return 0;
+    (void) snprintf(reason, CONFIG_REASON_BYTES, "Kill=%.64s is refused: it is yes or no", value);
+    return -EINVAL;
+}
+
+static int broker_apply(struct config_parser *parser, enum broker_key key, const char *value,
+    char reason[CONFIG_REASON_BYTES])
+{
+    struct config *config = parser->config;
     struct core_options *options = &config->options;
     const char *name = broker_keys[key];
 
@@ -209,6 +244,14 @@ static int broker_apply(
         return span_assign(&options->create_backoff_ns, name, value, reason);
     case BROKER_PREFETCH:
         return prefetch_assign(options, value, reason);
+    case BROKER_HOST_TIER:
+        return host_tier_assign(parser, value, reason);
+    case BROKER_RECALL_TIMEOUT:
+        return span_assign(&config->recall_timeout_ns, name, value, reason);
+    case BROKER_MOVER_IDLE:
+        return span_assign(&config->mover_idle_ns, name, value, reason);
+    case BROKER_KILL:
+        return kill_assign(config, value, reason);
     case BROKER_KEY_MAX:
         break;
     }
@@ -227,7 +270,7 @@ int config_broker_assign(struct config_parser *parser, const char *key, const ch
             return -EEXIST;
         }
         parser->broker_seen |= UINT32_C(1) << i;
-        return broker_apply(parser->config, (enum broker_key) i, value, reason);
+        return broker_apply(parser, (enum broker_key) i, value, reason);
     }
     (void) snprintf(reason, CONFIG_REASON_BYTES, "unknown key %.64s= in [Broker]", key);
     return -EINVAL;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/size.h"
+#include "daemon/mover_control.h"
 
 #define PRIORITY_DEFAULT 500
 #define WEIGHT_DEFAULT 100
@@ -20,10 +21,12 @@ static const struct {
     [CONFIG_KEY_WEIGHT] = {"Weight", 1, 10000, false},
     [CONFIG_KEY_CLIENTS_MAX] = {"ClientsMax", 0, LIMIT_CLIENTS, true},
     [CONFIG_KEY_LEASES_MAX] = {"LeasesMax", 0, UINT32_MAX - 1, true},
+    [CONFIG_KEY_QUANTIZED_TIER] = {"QuantizedTier", 0, MOVER_FORMAT_MAX - 1, false},
     [CONFIG_KEY_MEMORY_MIN] = {"MemoryMin", .infinity = false},
     [CONFIG_KEY_MEMORY_LOW] = {"MemoryLow", .infinity = true},
     [CONFIG_KEY_MEMORY_HIGH] = {"MemoryHigh", .infinity = true},
     [CONFIG_KEY_MEMORY_MAX] = {"MemoryMax", .infinity = true},
+    [CONFIG_KEY_HOST_MAX] = {"HostMax", .infinity = true},
 };
 static_assert(ARRAY_SIZE(keys) == CONFIG_KEY_MAX, "every key has a name and a range");
 
@@ -89,6 +92,27 @@ static int memory_parse(enum config_key key, const char *text, struct config_val
     return 0;
 }
 
+static const char *const formats[] = {
+    [MOVER_RAW] = "no",
+    [MOVER_INT8] = "int8",
+    [MOVER_FP8] = "fp8",
+};
+static_assert(ARRAY_SIZE(formats) == MOVER_FORMAT_MAX, "every format has a name");
+
+static int format_parse(
+    const char *text, struct config_value *ret, char reason[CONFIG_REASON_BYTES])
+{
+    for (size_t i = 0; i < ARRAY_SIZE(formats); i++) {
+        if (strcmp(text, formats[i]) != 0)
+            continue;
+        *ret = (struct config_value){.number = i};
+        return 0;
+    }
+    (void) snprintf(
+        reason, CONFIG_REASON_BYTES, "QuantizedTier=%.64s is refused: it is int8, fp8 or no", text);
+    return -EINVAL;
+}
+
 int config_value_parse(enum config_key key, const char *text, struct config_value *ret,
     char reason[CONFIG_REASON_BYTES])
 {
@@ -96,6 +120,8 @@ int config_value_parse(enum config_key key, const char *text, struct config_valu
 
     if (config_key_is_memory(key))
         return memory_parse(key, text, ret, reason);
+    if (key == CONFIG_KEY_QUANTIZED_TIER)
+        return format_parse(text, ret, reason);
     if (keys[key].infinity && strcmp(text, "infinity") == 0) {
         *ret = (struct config_value){.number = UINT32_MAX};
         return 0;
@@ -138,6 +164,9 @@ void config_value_apply(struct core_tenant_config *tenant, enum config_key key,
     case CONFIG_KEY_LEASES_MAX:
         tenant->leases_max = (uint32_t) value->number;
         break;
+    case CONFIG_KEY_QUANTIZED_TIER:
+        tenant->tier_format = (uint32_t) value->number;
+        break;
     case CONFIG_KEY_MEMORY_MIN:
         memory->min = value_bytes(value, capacity);
         break;
@@ -149,6 +178,9 @@ void config_value_apply(struct core_tenant_config *tenant, enum config_key key,
         break;
     case CONFIG_KEY_MEMORY_MAX:
         memory->max = value_bytes(value, capacity);
+        break;
+    case CONFIG_KEY_HOST_MAX:
+        memory->host_max = value_bytes(value, capacity);
         break;
     case CONFIG_KEY_MAX:
         break;
@@ -165,8 +197,8 @@ void config_tenant_init(struct core_tenant_config *tenant, const char *name)
     };
     (void) snprintf(tenant->name, sizeof(tenant->name), "%s", name);
     for (size_t i = 0; i < LIMIT_DEVICES; i++)
-        tenant->memory[i] =
-            (struct core_memory_limits){.high = SIZE_INFINITY, .max = SIZE_INFINITY};
+        tenant->memory[i] = (struct core_memory_limits){
+            .high = SIZE_INFINITY, .max = SIZE_INFINITY, .host_max = SIZE_INFINITY};
 }
 
 bool config_name_valid(const char *name)

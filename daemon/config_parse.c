@@ -142,7 +142,7 @@ static void memory_assign(
     struct config_parser *parser = reading->parser;
     struct config_setting *grown;
 
-    uint8_t *seen = &parser->seen[reading->tenant][reading->all_devices ? 0 : reading->device + 1];
+    uint16_t *seen = &parser->seen[reading->tenant][reading->all_devices ? 0 : reading->device + 1];
 
     for (size_t i = 0; (*seen >> key & 1) != 0 && i < parser->setting_count; i++) {
         const struct config_setting *other = &parser->settings[i];
@@ -163,7 +163,7 @@ static void memory_assign(
         }
         parser->settings = grown;
     }
-    *seen |= (uint8_t) (1u << key);
+    *seen |= (uint16_t) (1u << key);
     parser->settings[parser->setting_count++] = (struct config_setting){
         .tenant = reading->tenant,
         .all_devices = reading->all_devices,

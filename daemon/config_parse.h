@@ -7,7 +7,7 @@
 
 #include "daemon/config.h"
 
-static_assert(CONFIG_KEY_MAX <= 8, "the keys that were seen fit in a byte");
+static_assert(CONFIG_KEY_MAX <= 16, "the keys that were seen fit in their word");
 
 /* One memory key of a tenant, for one device or all. */
 struct config_setting {
@@ -24,10 +24,11 @@ struct config_parser {
     struct config *config;
     size_t setting_count, setting_room;
     struct config_setting *settings;
-    uint8_t seen[LIMIT_TENANTS][LIMIT_DEVICES + 1]; /* keys set, one bit each; 0: all devices */
-    uint32_t broker_seen;                           /* keys of [Broker], one bit each */
-    uint64_t reserve_any;                           /* of [Device *] */
+    uint16_t seen[LIMIT_TENANTS][LIMIT_DEVICES + 1]; /* keys set, one bit each; 0: all devices */
+    uint32_t broker_seen;                            /* keys of [Broker], one bit each */
+    uint64_t reserve_any;                            /* of [Device *] */
     bool reserve_any_set;
+    bool tier_set;
     bool reserve_set[LIMIT_DEVICES];
     char *files[LIMIT_CONFIG_FILES + 1];
     size_t file_count;

@@ -147,6 +147,7 @@ static void on_set(struct operator* operator, const Gmb__ControlRequest * reques
             answer != NULL ? answer->refuse.text : "the core gave no answer");
         return;
     }
+    broker_configured(broker);
     for (size_t i = 0; i < set->n_assignments; i++)
         log_notice("uid %u (pid %d) set %s=%s of tenant %s", (unsigned) operator->uid,
             (int) operator->pid, set->assignments[i]->key, set->assignments[i]->value, set->tenant);

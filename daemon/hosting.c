@@ -1,25 +1,137 @@
-/* See hosting.h. */
+/* See hosting.h. What each turn does, in order: plans, copies out, recalls, copies in. */
 #include "daemon/hosting.h"
 
 #include <errno.h>
+#include <event2/event.h>
 
+#include "base/log.h"
 #include "daemon/arena.h"
+#include "daemon/arena_message.h"
 #include "daemon/broker.h"
+#include "daemon/evict.h"
+#include "daemon/recall.h"
+#include "daemon/restore.h"
+
+/* ------------------------------------------------------------------ turns */
+
+void hosting_kick(struct hosting *hosting)
+{
+    event_active(hosting->turn, EV_TIMEOUT, 0);
+}
+
+void hosting_at(struct hosting *hosting, uint64_t at_ns)
+{
+    hosting->due_ns = MIN(hosting->due_ns, at_ns);
+}
+
+static void timer_set(struct hosting *hosting)
+{
+    uint64_t wait_ns = sub_saturate(hosting->due_ns, clock_now(hosting->broker->clock));
+    struct timeval wait = {
+        .tv_sec = (time_t) (wait_ns / NSEC_PER_SEC),
+        .tv_usec = (suseconds_t) (wait_ns % NSEC_PER_SEC / NSEC_PER_USEC),
+    };
+
+    if (hosting->due_ns == CLOCK_NEVER)
+        return;
+    /* Rounded up: one that fires early would be set again and again. */
+    if (++wait.tv_usec == 1000000) {
+        wait.tv_usec = 0;
+        wait.tv_sec++;
+    }
+    (void) event_add(hosting->turn, &wait);
+}
+
+static void held_resume(struct hosting *hosting)
+{
+    list_for_each_safe(arena, &hosting->arenas, struct arena, device_link)
+    {
+        if (arena->held_count > 0)
+            arena_held_resume(arena);
+    }
+}
+
+static void on_turn(evutil_socket_t fd, short what, void *data)
+{
+    struct hosting *hosting = data;
+
+    (void) fd;
+    (void) what;
+    hosting->due_ns = CLOCK_NEVER;
+    held_resume(hosting);
+    reclaim_turn(hosting);
+    evict_turn(hosting);
+    recall_turn(hosting);
+    restore_turn(hosting);
+    timer_set(hosting);
+    broker_settle(hosting->broker);
+}
+
+/* ------------------------------------------------------------------ the mover's side */
+
+static int chunk_export(void *data, uint32_t number, uint32_t generation, int *ret_fd)
+{
+    const struct hosting *hosting = data;
+    struct gpu_error error;
+
+    return executor_export(hosting->broker->executor, number, generation, ret_fd, &error);
+}
+
+static void chunk_forgotten(void *data, uint32_t number, uint32_t generation)
+{
+    const struct hosting *hosting = data;
+
+    executor_release(hosting->broker->executor, hosting->device, number, generation);
+}
+
+void hosting_release(struct hosting *hosting, uint32_t chunk, uint32_t generation)
+{
+    if (hosting->mover == NULL || !mover_forget(hosting->mover, chunk, generation))
+        executor_release(hosting->broker->executor, hosting->device, chunk, generation);
+}
+
+static int mover_make(struct hosting *hosting)
+{
+    struct broker *broker = hosting->broker;
+    struct mover_options options = mover_options_default;
+    const struct mover_handler handler = {
+        .data = hosting,
+        .chunk_export = chunk_export,
+        .job_done = move_done,
+        .chunk_forgotten = chunk_forgotten,
+    };
+
+    options.driver = gpu_driver_name(broker->gpu->driver);
+    options.idle_ns = broker->config->mover_idle_ns;
+    return mover_control_new(broker->base, broker->clock, hosting->tier,
+        broker->config->devices[hosting->device].uuid, &options, &handler, &hosting->mover);
+}
+
+/* ------------------------------------------------------------------ life */
 
 int hosting_new(struct broker *broker, uint32_t device, uint64_t tier_bytes, struct hosting **ret)
 {
     struct hosting *hosting = calloc(1, sizeof(*hosting));
-    int r = 0;
+    int r;
 
     if (hosting == NULL)
         return -ENOMEM;
     hosting->broker = broker;
     hosting->device = device;
+    hosting->due_ns = CLOCK_NEVER;
     list_init(&hosting->arenas);
-    for (size_t i = 0; i < LIMIT_TENANTS; i++)
-        hosting->accounts[i].max_bytes = UINT64_MAX;
-    if (tier_bytes >= TIER_SLAB_BYTES)
+    list_init(&hosting->closing);
+    list_init(&hosting->unsent);
+    list_init(&hosting->recalled);
+    list_init(&hosting->wanting);
+    hosting->turn = event_new(broker->base, -1, 0, on_turn, hosting);
+    r = reclaim_init(&hosting->reclaim);
+    if (hosting->turn == NULL)
+        r = -ENOMEM;
+    if (r == 0 && tier_bytes >= TIER_SLAB_BYTES)
         r = tier_new(tier_bytes, TIER_SLAB_BYTES, &hosting->tier);
+    if (r == 0 && hosting->tier != NULL)
+        r = mover_make(hosting);
     if (r < 0) {
         (void) hosting_free(hosting);
         return r;
@@ -32,20 +144,48 @@ struct hosting *hosting_free(struct hosting *hosting)
 {
     if (hosting == NULL)
         return NULL;
-    list_for_each_safe(arena, &hosting->arenas, struct arena, device_link)(void) arena_free(arena);
+    list_for_each_safe(arena, &hosting->arenas, struct arena, device_link) arena_drop(arena);
+    /* Ends every job: arenas that waited for one are freed with it. */
+    hosting->mover = mover_control_free(hosting->mover);
     (void) tier_free(hosting->tier);
+    reclaim_clear(&hosting->reclaim);
+    if (hosting->turn != NULL)
+        event_free(hosting->turn);
     free(hosting);
     return NULL;
 }
 
+/* The tier's format is the tenant's when the arena is made: slots have one size. */
 int hosting_space_new(struct hosting *hosting, struct arena *arena)
 {
+    uint64_t page_bytes = arena->table.layout.page_bytes, slot_bytes;
+    struct core_tenant_config tenant;
     int r;
 
     if (hosting->tier == NULL)
         return 0;
-    r = tier_space_new(hosting->tier, &hosting->accounts[arena->tenant],
-        arena->table.layout.page_bytes, &arena->space);
+    if (core_tenant_config_get(hosting->broker->core, arena->tenant, &tenant))
+        arena->format = tenant.tier_format;
+    slot_bytes = mover_slot_bytes(
+        (enum mover_format) arena->format, (enum mover_element) arena->element, page_bytes);
+    if (slot_bytes == 0) {
+        arena->format = MOVER_RAW;
+        slot_bytes = page_bytes;
+    }
+    arena->slot_bytes = slot_bytes;
+    r = tier_space_new(hosting->tier, &hosting->accounts[arena->tenant], slot_bytes, &arena->space);
     /* Pages too large for the tier's slabs stay on the device. */
     return r == -EFBIG ? 0 : r;
+}
+
+void hosting_configure(struct hosting *hosting)
+{
+    for (uint32_t i = 0; i < LIMIT_TENANTS; i++) {
+        struct core_tenant_config tenant;
+
+        /* Of one that is no longer configured, what lies there stays until it is fetched. */
+        hosting->accounts[i].max_bytes = 0;
+        if (core_tenant_config_get(hosting->broker->core, i, &tenant))
+            hosting->accounts[i].max_bytes = tenant.memory[hosting->device].host_max;
+    }
 }

@@ -1,30 +1,64 @@
 /*
  * What a device has for memory that moves: its host tier, its mover, the arenas on it, what each
  * tenant may take of the tier, and what is being done to make room.
+ *
+ * Nothing is moved from within a message or an action: those leave a note and kick, and the device's turn
+ * comes from the loop. A turn does a bounded amount of each kind of work and takes another if some is
+ * left.
  */
 #pragma once
 
 #include "base/limits.h"
 #include "base/list.h"
-#include "daemon/mover_control.h"
+#include "daemon/move.h"
+#include "daemon/ratelimit.h"
+#include "daemon/reclaim.h"
 #include "daemon/tier.h"
 
 struct arena;
 struct broker;
+struct event;
 
 struct hosting {
     struct broker *broker;
     uint32_t device;
-    struct tier *tier;                           /* NULL: HostTier=0 */
-    struct list arenas;                          /* struct arena.device_link */
+    struct tier *tier;           /* NULL: HostTier=0 */
+    struct mover_control *mover; /* NULL: the same */
+    struct event *turn;
+    struct list arenas;   /* struct arena.device_link */
+    struct list closing;  /* struct arena_chunk.link: waits for its turn to be emptied */
+    struct list unsent;   /* … is empty, and its worker not told yet */
+    struct list recalled; /* … and was told, by deadline */
+    struct list wanting;  /* struct arena.wanted_link */
+    uint64_t due_ns;      /* when there is something to look at; CLOCK_NEVER */
     struct tier_account accounts[LIMIT_TENANTS]; /* by the core's index */
+    uint64_t coming[LIMIT_TENANTS];  /* bytes that are being made free for each tenant … */
+    uint64_t leaving[LIMIT_TENANTS]; /* … and of each */
+    bool draining;
+    uint64_t drain_ns;          /* when the drain goes on */
+    core_id dying;              /* client that was killed, until it is gone; 0 */
+    uint64_t killed_ns;         /* when somebody was; 0: never */
+    struct ratelimit obstacles; /* lines about chunks that can't be emptied */
+    struct ratelimit overdue;   /* … or are not given back */
+    struct reclaim reclaim;
+    struct move move; /* scratch of one turn */
 };
 
 /* `tier_bytes` 0: none. -ENOMEM, -errno. */
 int hosting_new(
     struct broker *broker, uint32_t device, uint64_t tier_bytes, struct hosting **ret) _must_check_;
-/* Frees every arena on the device. Accepts NULL, returns NULL. */
+/* Ends the mover (blocks at most a second) and frees every arena. Accepts NULL, returns NULL. */
 struct hosting *hosting_free(struct hosting *hosting);
+
+/* The device's turn comes before the loop waits again. */
+void hosting_kick(struct hosting *hosting);
+/* … or at that time. */
+void hosting_at(struct hosting *hosting, uint64_t at_ns);
 
 /* Gives an arena that is being bound its place in the tier, if there is a tier. -ENOMEM. */
 int hosting_space_new(struct hosting *hosting, struct arena *arena) _must_check_;
+/* Takes over what the core keeps of the tenants' values. */
+void hosting_configure(struct hosting *hosting);
+
+/* The core lets go of a chunk: to the executor, once the mover has. */
+void hosting_release(struct hosting *hosting, uint32_t chunk, uint32_t generation);

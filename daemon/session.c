@@ -267,16 +267,24 @@ void session_doom(struct session *session, const char *reason)
 
 /* ------------------------------------------------------------------ answers */
 
-static void granted(
-    struct session *session, const struct core_action *action, struct request *request)
+void session_grant_unasked(struct session *session, const struct core_action *action)
 {
-    if (request->type == REQUEST_LEASE && request->label[0] != '\0')
-        client_label_set(session->client, action->grant.lease, request->label);
+    if (session->state == SESSION_DOOMED)
+        return;
     if (grant_add(session, action) < 0) {
         session_doom(session, "the broker has no host memory for its grant");
         return;
     }
     session_pump(session);
+    session_watch(session);
+}
+
+static void granted(
+    struct session *session, const struct core_action *action, struct request *request)
+{
+    if (request->type == REQUEST_LEASE && request->label[0] != '\0')
+        client_label_set(session->client, action->grant.lease, request->label);
+    session_grant_unasked(session, action);
 }
 
 void session_answer(struct session *session, const struct core_action *action)

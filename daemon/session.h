@@ -56,3 +56,5 @@ void session_doom(struct session *session, const char *reason);
 
 /* GRANT, DONE or REFUSE for one of its requests. */
 void session_answer(struct session *session, const struct core_action *action);
+/* Sends chunks that nobody asked for. */
+void session_grant_unasked(struct session *session, const struct core_action *action);

@@ -131,7 +131,7 @@ static bool config_differs(const struct tenant *tenant, const struct core_tenant
     }
     return !tenant->configured || tenant->priority != config->priority ||
            tenant->weight != config->weight || tenant->clients_max != config->clients_max ||
-           tenant->leases_max != config->leases_max;
+           tenant->leases_max != config->leases_max || tenant->tier_format != config->tier_format;
 }
 
 static void config_apply(
@@ -148,6 +148,7 @@ static void config_apply(
     tenant->weight = config->weight;
     tenant->clients_max = config->clients_max;
     tenant->leases_max = config->leases_max;
+    tenant->tier_format = config->tier_format;
     for (uint32_t i = 0; i < tenant->account_count; i++) {
         account_set_limits(&tenant->accounts[i], &config->memory[i]);
         reclaim_overage(core, &tenant->accounts[i]);

@@ -28,6 +28,7 @@ typedef uint64_t core_id;
 
 struct core_memory_limits {
     uint64_t min, low, high, max; /* bytes; high and max are SIZE_INFINITY where unset */
+    uint64_t host_max;            /* of the host tier: the core only keeps it */
 };
 
 struct core_tenant_config {
@@ -36,6 +37,7 @@ struct core_tenant_config {
     uint32_t weight;      /* 1 … 10000 */
     uint32_t clients_max; /* UINT32_MAX: no limit of the tenant's own */
     uint32_t leases_max;
+    uint32_t tier_format; /* how evicted pages lie there: the core only keeps it */
     struct core_memory_limits memory[LIMIT_DEVICES]; /* by device index */
 };
 

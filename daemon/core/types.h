@@ -163,7 +163,7 @@ struct tenant {
     uint32_t index;
     char name[LIMIT_NAME_BYTES + 1];
     uint64_t revision;
-    uint32_t priority, weight, clients_max, leases_max;
+    uint32_t priority, weight, clients_max, leases_max, tier_format;
     bool configured;
     bool dropped; /* was configured; kept until its last byte is back */
     uint32_t clients, leases, leases_pending, waiting;

@@ -186,6 +186,7 @@ bool core_tenant_config_get(const struct core *core, uint32_t index, struct core
         .weight = tenant->weight,
         .clients_max = tenant->clients_max,
         .leases_max = tenant->leases_max,
+        .tier_format = tenant->tier_format,
     };
     memcpy(ret->name, tenant->name, sizeof(ret->name));
     for (uint32_t i = 0; i < tenant->account_count; i++)

@@ -14,7 +14,7 @@ MAY_USE = {
     'gpu': {'base', 'kernels'},
     'policies': {'base'},
     'daemon/core': {'policies', 'base'},
-    'daemon': {'daemon/core', 'gpu', 'kernels', 'proto', 'base'},
+    'daemon': {'daemon/core', 'policies', 'gpu', 'kernels', 'proto', 'base'},
     'daemon/mover': {'gpu', 'kernels', 'proto', 'base'},
     'client': {'proto', 'base', 'gpu'},
     'client/replay': {'client', 'gpu', 'kernels', 'policies', 'proto', 'base'},

@@ -1,0 +1,283 @@
+/*
+ * A chunk goes round: everything that may leave is handed to the mover; when that is done the chunk is
+ * looked at again, since pages were rescued, freed or unpinned meanwhile. It is through when it is vacant, and
+ * given up when a round finds nothing to move and it still isn't.
+ *
+ * Only the broker makes a page EVICTING, and none whose record a job names: so a page that is EVICTING when
+ * its copy is done is the page that was copied.
+ */
+#include "daemon/evict.h"
+
+#include "base/log.h"
+#include "daemon/broker.h"
+#include "daemon/recall.h"
+
+/* Chunks looked at in one turn: each may have 4,096 pages, which take some ten microseconds. */
+#define TURN_CHUNKS 64
+/* A worker that pins and unpins for ever is not waited for. */
+#define ROUNDS_MAX 16
+/* A thread that holds a token puts it back at once, unless it was put aside by the kernel. */
+#define TOKEN_PAUSE_NS NSEC_PER_MSEC
+#define TOKEN_ROUNDS 200
+/* A chunk that could not be emptied isn't chosen again before. */
+#define REST_NS NSEC_PER_SEC
+#define LINES 10
+#define LINES_INTERVAL_NS (5 * NSEC_PER_SEC)
+
+/* What a round found in a chunk. */
+struct round {
+    uint32_t copied, dropped, pinned, first_pinned;
+    enum tier_outcome tier;
+};
+
+static struct hosting *hosting_of(const struct arena_chunk *chunk)
+{
+    return chunk->arena->broker->hosting[chunk->arena->device];
+}
+
+/* On its way: it counts for who is to get it, and against who has it. */
+static void chunk_count(struct arena_chunk *chunk, bool counted)
+{
+    struct hosting *hosting = hosting_of(chunk);
+    uint64_t bytes = chunk->arena->table.layout.chunk_bytes;
+
+    if (chunk->counted == counted)
+        return;
+    chunk->counted = counted;
+    hosting->leaving[chunk->arena->tenant] += counted ? bytes : -bytes;
+    if (chunk->beneficiary < LIMIT_TENANTS)
+        hosting->coming[chunk->beneficiary] += counted ? bytes : -bytes;
+}
+
+bool evict_start(struct arena_chunk *chunk, uint32_t drops, uint32_t beneficiary)
+{
+    struct hosting *hosting = hosting_of(chunk);
+
+    if (chunk->phase != ARENA_MAPPED || chunk->opening ||
+        !arena_chunk_swap(chunk, ARENA_CHUNK_LIVE, ARENA_CHUNK_CLOSED))
+        return false;
+    chunk->phase = ARENA_CLOSING;
+    chunk->drops = drops;
+    chunk->rounds = 0;
+    chunk->beneficiary = beneficiary;
+    chunk_count(chunk, true);
+    list_append(&hosting->closing, &chunk->link);
+    hosting_kick(hosting);
+    return true;
+}
+
+void evict_leave(struct arena_chunk *chunk)
+{
+    chunk_count(chunk, false);
+    list_remove(&chunk->link);
+}
+
+void evict_reopen(struct arena_chunk *chunk)
+{
+    evict_leave(chunk);
+    chunk->phase = ARENA_MAPPED;
+    chunk->due_ns = clock_now(chunk->arena->broker->clock) + REST_NS;
+    if (!chunk->opening && !arena_chunk_swap(chunk, ARENA_CHUNK_CLOSED, ARENA_CHUNK_LIVE))
+        arena_blame(chunk->arena, chunk, "somebody else opened it while it was closed");
+}
+
+/* ------------------------------------------------------------------ one round */
+
+/* The tier is full: a page that can be computed again, and that the plan allows to be dropped, is. */
+static bool page_drop(struct arena_chunk *chunk, uint32_t page, uint64_t word)
+{
+    const struct arena_table *table = &chunk->arena->table;
+    const struct arena_table_page *entry =
+        &table->pages[(size_t) chunk->index * table->layout.pages_per_chunk + page];
+    uint32_t flags = __atomic_load_n(&entry->flags, __ATOMIC_RELAXED);
+    uint64_t evicting = arena_word_with_state(word, ARENA_PAGE_EVICTING);
+
+    if (chunk->drops == 0 || (flags & ARENA_PAGE_RECOMPUTABLE) == 0 ||
+        !arena_page_swap(chunk, page, word, ARENA_PAGE_EVICTING))
+        return false;
+    if (!arena_page_swap(chunk, page, evicting, ARENA_PAGE_EVICTED) ||
+        !arena_page_swap(
+            chunk, page, arena_word_with_state(word, ARENA_PAGE_EVICTED), ARENA_PAGE_LOST))
+        return false;
+    chunk->drops--;
+    return true;
+}
+
+static void page_evict(struct arena_chunk *chunk, uint32_t page, uint64_t word, struct round *round)
+{
+    struct arena_page *record = chunk->pages != NULL ? &chunk->pages[page] : NULL;
+    int r;
+
+    if (record != NULL && record->job != ARENA_PAGE_IDLE) {
+        round->copied++; /* an earlier job still names it: it is looked at after that */
+        return;
+    }
+    if (record != NULL)
+        arena_slot_give(chunk, page);
+    r = arena_slot_take(chunk, page);
+    if (r != TIER_OK) {
+        if (page_drop(chunk, page, word))
+            round->dropped++;
+        else if (round->tier == TIER_OK)
+            round->tier = r < 0 ? TIER_FULL : (enum tier_outcome) r;
+        return;
+    }
+    record = &chunk->pages[page];
+    record->generation = arena_word_generation(word);
+    if (!arena_page_swap(chunk, page, word, ARENA_PAGE_EVICTING)) {
+        arena_slot_give(chunk, page);
+        return;
+    }
+    if (move_add(hosting_of(chunk), MOVER_EVICT, chunk, page))
+        round->copied++;
+    else
+        evict_page_done(chunk, page, NULL);
+}
+
+static struct round chunk_round(struct arena_chunk *chunk)
+{
+    uint32_t count = chunk->arena->table.layout.pages_per_chunk;
+    struct round round = {.tier = TIER_OK};
+
+    for (uint32_t page = 0; page < count; page++) {
+        uint64_t word = __atomic_load_n(arena_page_word(chunk, page), __ATOMIC_SEQ_CST);
+
+        if (arena_word_state(word) != ARENA_PAGE_RESIDENT)
+            continue;
+        if (arena_word_pins(word) > 0) {
+            if (round.pinned++ == 0)
+                round.first_pinned = page;
+        } else if (arena_word_refs(word) > 0) {
+            page_evict(chunk, page, word, &round);
+        }
+    }
+    return round;
+}
+
+static void obstacle_log(const struct arena_chunk *chunk, const struct round *round)
+{
+    const struct arena *arena = chunk->arena;
+    struct hosting *hosting = hosting_of(chunk);
+    const struct client *client = client_find(arena->broker, arena->client);
+    uint64_t now = clock_now(arena->broker->clock);
+    uint32_t held;
+
+    if (!ratelimit_pass(&hosting->obstacles, now, LINES_INTERVAL_NS, LINES, &held))
+        return;
+    if (held > 0)
+        log_info("device %u: %u more chunks could not be emptied", arena->device, held);
+    if (round->pinned > 0)
+        log_info("chunk %u of arena %llu (tenant %s, pid %d) stays: %u pages are pinned, first "
+                 "page %u",
+            chunk->index, (unsigned long long) arena->lease, client != NULL ? client->tenant : "?",
+            client != NULL ? (int) client->identity.pid : 0, round->pinned,
+            chunk->index * arena->table.layout.pages_per_chunk + round->first_pinned);
+    else
+        log_info("chunk %u of arena %llu (tenant %s) stays: %s", chunk->index,
+            (unsigned long long) arena->lease, client != NULL ? client->tenant : "?",
+            round->tier == TIER_HOST_MAX ? "its tenant has all of its HostMax="
+            : round->tier == TIER_FULL   ? "the host tier is full"
+                                         : "its pages are in use");
+}
+
+/* The chunk is vacant but for tokens in some thread's hands: it stays in the queue, not at once. */
+static void token_wait(struct arena_chunk *chunk)
+{
+    struct hosting *hosting = hosting_of(chunk);
+
+    if (chunk->rounds++ >= TOKEN_ROUNDS) {
+        evict_reopen(chunk);
+        return;
+    }
+    chunk->due_ns = clock_now(chunk->arena->broker->clock) + TOKEN_PAUSE_NS;
+    list_remove(&chunk->link);
+    list_append(&hosting->closing, &chunk->link);
+    hosting_at(hosting, chunk->due_ns);
+}
+
+static void chunk_judge(struct arena_chunk *chunk, const struct round *round)
+{
+    switch (arena_table_chunk_vacant(&chunk->arena->table, chunk->index)) {
+    case ARENA_VACANT:
+        list_remove(&chunk->link);
+        recall_add(chunk);
+        break;
+    case ARENA_VACANT_SOON:
+        token_wait(chunk);
+        break;
+    case ARENA_OCCUPIED:
+    case ARENA_VACANCY_MAX:
+        obstacle_log(chunk, round);
+        evict_reopen(chunk);
+        break;
+    }
+}
+
+void evict_turn(struct hosting *hosting)
+{
+    uint64_t now = clock_now(hosting->broker->clock);
+    struct arena_chunk *chunk;
+    unsigned done = 0;
+
+    while ((chunk = list_first(&hosting->closing, struct arena_chunk, link)) != NULL) {
+        struct round round;
+
+        if (chunk->due_ns > now) {
+            hosting_at(hosting, chunk->due_ns);
+            break;
+        }
+        if (done++ == TURN_CHUNKS) {
+            hosting_kick(hosting);
+            break;
+        }
+        if (hosting->mover != NULL && !move_room(hosting))
+            break; /* some job's end brings the next turn */
+        round = chunk_round(chunk);
+        if (round.copied > 0 || chunk->jobs > 0)
+            list_remove(&chunk->link); /* its jobs bring it back */
+        else if (round.dropped == 0)
+            chunk_judge(chunk, &round);
+    }
+    move_flush(hosting);
+}
+
+/* ------------------------------------------------------------------ what comes back */
+
+void evict_page_done(struct arena_chunk *chunk, uint32_t page, const uint64_t *checksum)
+{
+    struct arena_page *record = &chunk->pages[page];
+    uint64_t word = __atomic_load_n(arena_page_word(chunk, page), __ATOMIC_SEQ_CST);
+    bool there = arena_word_state(word) == ARENA_PAGE_EVICTING &&
+                 arena_word_generation(word) == record->generation;
+
+    record->job = ARENA_PAGE_IDLE;
+    if (checksum != NULL && there && arena_page_swap(chunk, page, word, ARENA_PAGE_EVICTED)) {
+        record->checksum = *checksum;
+        return;
+    }
+    /* Another word by now means that the worker rescued or freed it, in every case but failure. */
+    while (checksum == NULL && there && !arena_page_swap(chunk, page, word, ARENA_PAGE_RESIDENT)) {
+        word = __atomic_load_n(arena_page_word(chunk, page), __ATOMIC_SEQ_CST);
+        there = arena_word_state(word) == ARENA_PAGE_EVICTING;
+    }
+    arena_slot_give(chunk, page);
+}
+
+void evict_chunk_done(struct arena_chunk *chunk)
+{
+    struct hosting *hosting = hosting_of(chunk);
+
+    if (chunk->jobs > 0)
+        return;
+    if (chunk->phase != ARENA_CLOSING) {
+        arena_chunk_settle(chunk);
+        return;
+    }
+    if (chunk->rounds++ >= ROUNDS_MAX) {
+        evict_reopen(chunk);
+        return;
+    }
+    chunk->due_ns = 0;
+    if (!list_linked(&chunk->link))
+        list_append(&hosting->closing, &chunk->link);
+}

@@ -1,0 +1,188 @@
+/*
+ * One message names all chunks of an arena that were emptied in a turn. A worker that lets the deadline
+ * pass is slow, stopped or hostile: its chunks no longer count as coming, so that the next plan goes on
+ * with another victim, and while a strictly entitled tenant still waits for them it may be killed.
+ */
+#include "daemon/recall.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/syscall.h>
+
+#include "base/log.h"
+#include "daemon/broker.h"
+#include "daemon/evict.h"
+#include "daemon/message.h"
+#include "policies/reclaim.h"
+
+/* Between two victims: what the first gives back must have time to be enough. */
+#define KILL_COOLDOWN_NS (30 * NSEC_PER_SEC)
+#define LINES 5
+#define LINES_INTERVAL_NS (10 * NSEC_PER_SEC)
+
+static struct hosting *hosting_of(const struct arena_chunk *chunk)
+{
+    return chunk->arena->broker->hosting[chunk->arena->device];
+}
+
+void recall_add(struct arena_chunk *chunk)
+{
+    struct hosting *hosting = hosting_of(chunk);
+
+    chunk->phase = ARENA_RECALLED;
+    chunk->overdue = false;
+    list_append(&hosting->unsent, &chunk->link);
+    hosting_kick(hosting);
+}
+
+/* Moves the first arena's chunks to the recalled ones and names them; how many. */
+static size_t recall_gather(struct hosting *hosting, uint64_t due_ns, uint32_t *ret)
+{
+    const struct arena *arena = list_first(&hosting->unsent, struct arena_chunk, link)->arena;
+    size_t count = 0;
+
+    list_for_each_safe(chunk, &hosting->unsent, struct arena_chunk, link)
+    {
+        if (chunk->arena != arena || count == LIMIT_RECALL_CHUNKS)
+            break;
+        ret[count++] = chunk->index;
+        chunk->due_ns = due_ns;
+        list_remove(&chunk->link);
+        list_append(&hosting->recalled, &chunk->link);
+    }
+    return count;
+}
+
+static void recall_send(struct hosting *hosting, uint64_t now)
+{
+    uint64_t timeout_ns = hosting->broker->config->recall_timeout_ns;
+    const struct arena *arena = list_first(&hosting->unsent, struct arena_chunk, link)->arena;
+    const struct client *client = client_find(hosting->broker, arena->client);
+    Gmb__BrokerMessage message = GMB__BROKER_MESSAGE__INIT;
+    Gmb__ChunkRecall body = GMB__CHUNK_RECALL__INIT;
+    uint32_t chunks[LIMIT_RECALL_CHUNKS];
+
+    body.n_chunks = recall_gather(hosting, add_saturate(now, timeout_ns), chunks);
+    body.chunks = chunks;
+    body.lease = arena->lease;
+    body.deadline_ns = timeout_ns;
+    message.body_case = GMB__BROKER_MESSAGE__BODY_CHUNK_RECALL;
+    message.chunk_recall = &body;
+    /* One without a connection can't be told: its chunks come back when it is dead, or overdue. */
+    if (client != NULL && client->session != NULL)
+        message_send(client->session, &message);
+    hosting_at(hosting, add_saturate(now, timeout_ns));
+}
+
+/* ------------------------------------------------------------------ deadlines */
+
+static struct reclaim_tenant tenant_row(const struct hosting *hosting, uint32_t tenant)
+{
+    struct core_tenant_device_view use = {0};
+    struct core_tenant_view view = {0};
+
+    (void) core_tenant_get(hosting->broker->core, tenant, &view);
+    (void) core_tenant_device_get(hosting->broker->core, tenant, hosting->device, &use);
+    return (struct reclaim_tenant){
+        .used = use.used,
+        .min = use.limits.min,
+        .priority = view.priority,
+    };
+}
+
+static bool tenant_waits(const struct hosting *hosting, uint32_t tenant)
+{
+    struct core_tenant_view view;
+
+    return core_tenant_get(hosting->broker->core, tenant, &view) && view.waiting > 0;
+}
+
+static enum reclaim_kill_verdict kill_ask(
+    struct hosting *hosting, const struct arena_chunk *chunk, uint64_t now)
+{
+    struct reclaim_tenant rows[2] = {
+        tenant_row(hosting, chunk->arena->tenant), tenant_row(hosting, chunk->beneficiary)};
+    const struct reclaim_kill kill = {
+        .allowed = hosting->broker->config->kill,
+        .victim = 0,
+        .beneficiary = chunk->beneficiary == chunk->arena->tenant ? 0
+                       : chunk->beneficiary < LIMIT_TENANTS       ? 1
+                                                                  : UINT32_MAX,
+        .dying = hosting->dying != 0 && client_find(hosting->broker, hosting->dying) != NULL,
+        .killed_before = hosting->killed_ns != 0,
+        .since_ns = sub_saturate(now, hosting->killed_ns),
+        .cooldown_ns = KILL_COOLDOWN_NS,
+    };
+
+    return reclaim_may_kill(&kill, rows, ARRAY_SIZE(rows));
+}
+
+static void victim_kill(struct hosting *hosting, const struct arena_chunk *chunk, uint64_t now)
+{
+    const struct client *client = client_find(hosting->broker, chunk->arena->client);
+
+    if (client == NULL)
+        return;
+    hosting->dying = client->id;
+    hosting->killed_ns = now;
+    if (syscall(SYS_pidfd_send_signal, client->identity.pidfd, SIGKILL, NULL, 0) < 0)
+        log_error("pid %d can't be killed: %s", (int) client->identity.pid, strerror(errno));
+    else
+        log_warning("killed pid %d (tenant %s): it kept recalled chunks past their deadline while "
+                    "an entitled tenant waits",
+            (int) client->identity.pid, client->tenant);
+}
+
+static void overdue_log(struct hosting *hosting, const struct arena_chunk *chunk, const char *what)
+{
+    const struct client *client = client_find(hosting->broker, chunk->arena->client);
+    uint64_t now = clock_now(hosting->broker->clock);
+    uint32_t held;
+
+    if (!ratelimit_pass(&hosting->overdue, now, LINES_INTERVAL_NS, LINES, &held))
+        return;
+    log_warning("chunk %u of arena %llu (tenant %s, pid %d) was recalled and isn't given back: %s",
+        chunk->index, (unsigned long long) chunk->arena->lease,
+        client != NULL ? client->tenant : "?", client != NULL ? (int) client->identity.pid : 0,
+        what);
+}
+
+/* The deadline passed: first it counts no more, then the last resort is looked at, again and again. */
+static void chunk_overdue(struct hosting *hosting, struct arena_chunk *chunk, uint64_t now)
+{
+    bool first = !chunk->overdue;
+    enum reclaim_kill_verdict verdict;
+
+    evict_leave(chunk);
+    chunk->overdue = true;
+    chunk->due_ns = add_saturate(now, hosting->broker->config->recall_timeout_ns);
+    list_append(&hosting->recalled, &chunk->link);
+    if (first) {
+        overdue_log(hosting, chunk, "others are asked instead");
+        return;
+    }
+    if (chunk->beneficiary < LIMIT_TENANTS && !tenant_waits(hosting, chunk->beneficiary))
+        return;
+    verdict = kill_ask(hosting, chunk, now);
+    if (verdict == RECLAIM_KILL_YES)
+        victim_kill(hosting, chunk, now);
+    else
+        overdue_log(hosting, chunk, reclaim_kill_verdict_name(verdict));
+}
+
+void recall_turn(struct hosting *hosting)
+{
+    uint64_t now = clock_now(hosting->broker->clock);
+    struct arena_chunk *chunk;
+
+    while (!list_empty(&hosting->unsent))
+        recall_send(hosting, now);
+    while ((chunk = list_first(&hosting->recalled, struct arena_chunk, link)) != NULL) {
+        if (chunk->due_ns > now) {
+            hosting_at(hosting, chunk->due_ns);
+            return;
+        }
+        chunk_overdue(hosting, chunk, now);
+    }
+}

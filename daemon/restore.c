@@ -1,0 +1,356 @@
+/*
+ * While pages are being restored their chunk is closed in the table. A worker may free a page that is on its
+ * way back; were the chunk open, it could be allocated again and the mover would write old bytes over
+ * new ones.
+ */
+#include "daemon/restore.h"
+
+#include <errno.h>
+
+#include "base/log.h"
+#include "daemon/broker.h"
+#include "daemon/evict.h"
+#include "daemon/grant.h"
+#include "proto/frame.h"
+
+/* Requests of the broker's own for one arena at a time, each for a run of at most one frame's chunks. */
+#define FILLS_MAX 8
+#define FILL_CHUNKS LIMIT_FRAME_FDS
+/* A refused one is tried again after this: the pins still wait. */
+#define FILL_PAUSE_NS (50 * NSEC_PER_MSEC)
+/* Chunks whose pages are started in one turn. */
+#define TURN_CHUNKS 64
+
+struct fill {
+    struct list link; /* arena.fills */
+    uint64_t id;
+    uint32_t first, count;
+};
+
+static struct hosting *hosting_of(const struct arena *arena)
+{
+    return arena->broker->hosting[arena->device];
+}
+
+/* ------------------------------------------------------------------ wishes */
+
+static void page_want(struct arena *arena, struct arena_chunk *chunk, uint32_t page)
+{
+    struct arena_page *record = chunk != NULL && chunk->pages != NULL ? &chunk->pages[page] : NULL;
+    uint64_t word;
+
+    if (record == NULL || record->wanted || record->job != ARENA_PAGE_IDLE)
+        return;
+    word = __atomic_load_n(arena_page_word(chunk, page), __ATOMIC_SEQ_CST);
+    if (arena_word_state(word) != ARENA_PAGE_EVICTED)
+        return;
+    /* Dropped, or nothing that the broker knows of. */
+    if (record->slot == ARENA_NO_SLOT || record->generation != arena_word_generation(word)) {
+        (void) arena_page_swap(chunk, page, word, ARENA_PAGE_LOST);
+        return;
+    }
+    record->wanted = true;
+    chunk->wants++;
+    if (!list_linked(&chunk->wanted))
+        list_append(&arena->wanted, &chunk->wanted);
+}
+
+void restore_want(struct arena *arena, const uint32_t *pages, size_t count)
+{
+    uint32_t per_chunk = arena->table.layout.pages_per_chunk;
+    struct hosting *hosting = hosting_of(arena);
+
+    for (size_t i = 0; i < count; i++) {
+        if (pages[i] < arena->table.page_count)
+            page_want(arena, arena->chunks[pages[i] / per_chunk], pages[i] % per_chunk);
+    }
+    /* Some may be there by now, or lost: it is to look. */
+    arena_notify(arena);
+    if (list_empty(&arena->wanted))
+        return;
+    if (!list_linked(&arena->wanted_link))
+        list_append(&hosting->wanting, &arena->wanted_link);
+    hosting_kick(hosting);
+}
+
+static void chunk_unwant(struct arena_chunk *chunk)
+{
+    uint32_t count = chunk->arena->table.layout.pages_per_chunk;
+
+    for (uint32_t i = 0; chunk->pages != NULL && i < count; i++)
+        chunk->pages[i].wanted = false;
+    chunk->wants = 0;
+    list_remove(&chunk->wanted);
+}
+
+/* ------------------------------------------------------------------ chunks to restore into */
+
+static bool chunk_filled(const struct arena_chunk *chunk)
+{
+    uint32_t number, generation;
+
+    return core_lease_chunk(
+        chunk->arena->broker->core, chunk->arena->lease, chunk->index, &number, &generation);
+}
+
+static bool chunk_needs_fill(const struct arena_chunk *chunk)
+{
+    return chunk->phase == ARENA_EMPTY && !chunk->filling && chunk->wants > 0 &&
+           !chunk_filled(chunk);
+}
+
+static void fill_submit(struct arena *arena, uint32_t first, uint32_t count)
+{
+    struct fill *fill = malloc(sizeof(*fill));
+    struct core_event event = {
+        .type = CORE_EVENT_ARENA_FILL,
+        .arena_fill.lease = arena->lease,
+        .arena_fill.first = first,
+        .arena_fill.count = count,
+        .arena_fill.wait_ns = UINT64_MAX,
+        .arena_fill.urgent = true,
+        .client = arena->client,
+    };
+
+    if (fill == NULL)
+        return; /* the turn after the pause tries again */
+    *fill = (struct fill){.first = first, .count = count};
+    fill->id = FRAME_BROKER_ID | ++arena->broker->fills;
+    list_init(&fill->link);
+    list_append(&arena->fills, &fill->link);
+    arena->fill_count++;
+    for (uint32_t i = first; i < first + count; i++)
+        arena->chunks[i]->filling = true;
+    event.request = fill->id;
+    broker_step(arena->broker, &event);
+}
+
+/* Asks for the run of wanted indices around the chunk. */
+static void run_fill(struct arena *arena, const struct arena_chunk *chunk)
+{
+    uint32_t first = chunk->index, end = first + 1;
+
+    while (first > 0 && end - first < FILL_CHUNKS && arena->chunks[first - 1] != NULL &&
+           chunk_needs_fill(arena->chunks[first - 1]))
+        first--;
+    while (end < arena->top && end - first < FILL_CHUNKS && arena->chunks[end] != NULL &&
+           chunk_needs_fill(arena->chunks[end]))
+        end++;
+    fill_submit(arena, first, end - first);
+}
+
+static struct fill *fill_find(
+    const struct broker *broker, core_id client_id, uint64_t id, struct arena **ret_arena)
+{
+    const struct client *client = client_find(broker, client_id);
+
+    if (client == NULL)
+        return NULL;
+    list_for_each(arena, &client->arenas, struct arena, client_link)
+    {
+        list_for_each(fill, &arena->fills, struct fill, link)
+        {
+            if (fill->id != id)
+                continue;
+            *ret_arena = arena;
+            return fill;
+        }
+    }
+    return NULL;
+}
+
+static void fill_remove(struct arena *arena, struct fill *fill)
+{
+    list_remove(&fill->link);
+    free(fill);
+    arena->fill_count--;
+}
+
+void restore_answer(struct broker *broker, const struct core_action *action)
+{
+    struct arena *arena;
+    struct fill *fill = fill_find(broker, action->client, action->request, &arena);
+    struct session *session;
+
+    if (fill == NULL)
+        return; /* the answer to a withdrawal */
+    if (action->type == CORE_ACTION_GRANT) {
+        session = client_find(broker, action->client)->session;
+        if (session != NULL)
+            session_grant_unasked(session, action);
+    } else {
+        for (uint32_t i = fill->first; i < fill->first + fill->count; i++) {
+            if (arena->chunks[i] != NULL)
+                arena->chunks[i]->filling = false;
+        }
+        arena->fill_after_ns = clock_now(broker->clock) + FILL_PAUSE_NS;
+        log_debug("arena %llu gets no chunks to restore into: %s",
+            (unsigned long long) arena->lease, action->refuse.text);
+        hosting_kick(hosting_of(arena));
+    }
+    fill_remove(arena, fill);
+}
+
+void restore_withdraw(struct arena *arena)
+{
+    struct fill *fill;
+
+    while ((fill = list_first(&arena->fills, struct fill, link)) != NULL) {
+        struct core_event event = {
+            .type = CORE_EVENT_CANCEL,
+            .client = arena->client,
+            .request = FRAME_BROKER_ID | ++arena->broker->fills,
+            .cancel.request = fill->id,
+        };
+
+        fill_remove(arena, fill);
+        broker_step(arena->broker, &event);
+    }
+    restore_cancel(arena);
+}
+
+void restore_cancel(struct arena *arena)
+{
+    list_for_each_safe(fill, &arena->fills, struct fill, link) fill_remove(arena, fill);
+    list_for_each_safe(chunk, &arena->wanted, struct arena_chunk, wanted) chunk_unwant(chunk);
+    list_remove(&arena->wanted_link);
+}
+
+/* ------------------------------------------------------------------ bytes */
+
+static void page_restore(struct hosting *hosting, struct arena_chunk *chunk, uint32_t page)
+{
+    struct arena_page *record = &chunk->pages[page];
+    uint64_t word = __atomic_load_n(arena_page_word(chunk, page), __ATOMIC_SEQ_CST);
+
+    record->wanted = false;
+    chunk->wants--;
+    while (arena_word_state(word) == ARENA_PAGE_EVICTED &&
+           arena_word_generation(word) == record->generation) {
+        if (arena_page_swap(chunk, page, word, ARENA_PAGE_RESTORING)) {
+            if (!move_add(hosting, MOVER_RESTORE, chunk, page))
+                restore_page_done(chunk, page, -EAGAIN, false);
+            return;
+        }
+        word = __atomic_load_n(arena_page_word(chunk, page), __ATOMIC_SEQ_CST);
+    }
+    arena_slot_give(chunk, page); /* freed meanwhile */
+}
+
+/* Closed as long as anything is written there; an attempt to empty it is given up. */
+static bool chunk_close(struct arena_chunk *chunk)
+{
+    if (chunk->phase == ARENA_CLOSING) {
+        evict_leave(chunk);
+        chunk->phase = ARENA_MAPPED;
+        return true;
+    }
+    return chunk->restores > 0 || arena_chunk_swap(chunk, ARENA_CHUNK_LIVE, ARENA_CHUNK_CLOSED);
+}
+
+static void chunk_restore(struct hosting *hosting, struct arena_chunk *chunk)
+{
+    uint32_t count = chunk->arena->table.layout.pages_per_chunk;
+
+    if (!chunk_close(chunk)) {
+        arena_blame(chunk->arena, chunk, "pages are wanted there, and it isn't live");
+        chunk_unwant(chunk);
+        return;
+    }
+    for (uint32_t page = 0; chunk->wants > 0 && page < count; page++) {
+        if (chunk->pages[page].wanted)
+            page_restore(hosting, chunk, page);
+    }
+    if (chunk->wants == 0)
+        list_remove(&chunk->wanted);
+    chunk->opening = true;
+}
+
+static void arena_turn(struct hosting *hosting, struct arena *arena, uint64_t now)
+{
+    struct arena_chunk *chunks[TURN_CHUNKS];
+    unsigned done = 0;
+
+    list_for_each_safe(chunk, &arena->wanted, struct arena_chunk, wanted)
+    {
+        if (done >= TURN_CHUNKS || !move_room(hosting))
+            break;
+        if (chunk->phase != ARENA_MAPPED && chunk->phase != ARENA_CLOSING)
+            continue;
+        chunks[done++] = chunk;
+        chunk_restore(hosting, chunk);
+    }
+    move_flush(hosting);
+    /* Where no page needed a job after all. */
+    for (unsigned i = 0; i < done; i++)
+        restore_chunk_done(chunks[i]);
+    if (done == TURN_CHUNKS)
+        hosting_kick(hosting);
+    list_for_each_safe(chunk, &arena->wanted, struct arena_chunk, wanted)
+    {
+        if (arena->fill_count >= FILLS_MAX || now < arena->fill_after_ns)
+            break;
+        if (chunk_needs_fill(chunk))
+            run_fill(arena, chunk);
+    }
+    if (now < arena->fill_after_ns)
+        hosting_at(hosting, arena->fill_after_ns);
+    if (list_empty(&arena->wanted))
+        list_remove(&arena->wanted_link);
+}
+
+void restore_turn(struct hosting *hosting)
+{
+    uint64_t now = clock_now(hosting->broker->clock);
+
+    list_for_each_safe(arena, &hosting->wanting, struct arena, wanted_link)
+        arena_turn(hosting, arena, now);
+}
+
+void restore_page_done(struct arena_chunk *chunk, uint32_t page, int error, bool damaged)
+{
+    struct arena_page *record = &chunk->pages[page];
+    enum arena_page_state state = ARENA_PAGE_RESIDENT;
+    uint64_t word;
+
+    record->job = ARENA_PAGE_IDLE;
+    if (error == -EAGAIN || error == -ENOMEM)
+        state = ARENA_PAGE_EVICTED; /* never started: it is to be wanted again */
+    else if (error < 0 || damaged)
+        state = ARENA_PAGE_LOST;
+    do {
+        word = __atomic_load_n(arena_page_word(chunk, page), __ATOMIC_SEQ_CST);
+        if (arena_word_state(word) != ARENA_PAGE_RESTORING ||
+            arena_word_generation(word) != record->generation) {
+            state = ARENA_PAGE_FREE;
+            break;
+        }
+    } while (!arena_page_swap(chunk, page, word, state));
+    if (state == ARENA_PAGE_LOST)
+        log_warning("page %u of arena %llu is lost: %s",
+            chunk->index * chunk->arena->table.layout.pages_per_chunk + page,
+            (unsigned long long) chunk->arena->lease,
+            damaged ? "its bytes in the host tier are damaged" : "it could not be copied back");
+    if (state != ARENA_PAGE_EVICTED) {
+        arena_slot_give(chunk, page);
+        return;
+    }
+    record->wanted = true;
+    chunk->wants++;
+    if (!list_linked(&chunk->wanted))
+        list_append(&chunk->arena->wanted, &chunk->wanted);
+}
+
+void restore_chunk_done(struct arena_chunk *chunk)
+{
+    struct arena *arena = chunk->arena;
+
+    if (chunk->restores > 0 || !chunk->opening)
+        return;
+    chunk->opening = false;
+    if (chunk->phase == ARENA_MAPPED &&
+        !arena_chunk_swap(chunk, ARENA_CHUNK_CLOSED, ARENA_CHUNK_LIVE))
+        arena_blame(arena, chunk, "somebody else opened it while pages were restored");
+    arena_notify(arena);
+    arena_chunk_settle(chunk);
+}

@@ -1,0 +1,38 @@
+/*
+ * What could be emptied on a device: one row for each chunk, read from the arenas' tables, a bounded number of
+ * pages at a time.
+ */
+#pragma once
+
+#include "policies/reclaim.h"
+
+#include "daemon/core/core.h"
+
+struct arena;
+struct hosting;
+
+/* Rows of one survey: 128 GiB in the smallest chunks. A device with more is surveyed in parts, each going on where the
+ * last one ended. */
+#define SURVEY_ROWS 65536
+
+struct survey_row {
+    core_id lease;
+    uint32_t index;
+};
+
+struct survey {
+    struct arena *at; /* where it goes on; NULL: at the first arena */
+    uint32_t index;   /* … and at which chunk */
+    uint32_t passed;  /* arenas and chunks still to be seen before it is complete */
+    bool running;
+    size_t count, room;
+    struct reclaim_chunk *chunks;
+    struct survey_row *rows; /* beside them */
+};
+
+void survey_begin(struct survey *survey);
+/* Goes on; true when it is complete. Without memory it is complete with what it has. */
+bool survey_turn(struct survey *survey, struct hosting *hosting);
+/* The arena is about to go. */
+void survey_forget(struct survey *survey, struct hosting *hosting, const struct arena *arena);
+void survey_done(struct survey *survey);
