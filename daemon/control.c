@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "daemon/broker.h"
+#include "daemon/order.h"
 #include "daemon/report.h"
 #include "proto/conn.h"
 
@@ -25,6 +26,8 @@ struct operator
     struct operators *operators;
     struct conn *conn;
     struct event *readable, *writable;
+    struct order *order; /* that is being carried out; nothing is read meanwhile */
+    uint64_t order_id;   /* of its request */
     pid_t pid;
     uid_t uid;
 };
@@ -32,6 +35,7 @@ struct operator
 static void operator_free(struct operator* operator)
 {
     list_remove(&operator->link);
+    order_forget(operator->order);
     operator->operators->count--;
     if (operator->readable != NULL)
         event_free(operator->readable);
@@ -171,8 +175,32 @@ static void on_reload(struct operator* operator, const Gmb__ControlRequest * req
     report_reloaded(operators->broker, &operators->report);
 }
 
-#define BODY_MAX (GMB__CONTROL_REQUEST__BODY_RELOAD + 1)
-static_assert(GMB__CONTROL_REQUEST__BODY_STATUS_GET == 2 && BODY_MAX == 8, "every body is handled");
+static void on_order_done(void *data, const struct report *report);
+
+static void on_reclaim(struct operator* operator, const Gmb__ControlRequest * request)
+{
+    const Gmb__Reclaim *body = request->reclaim;
+
+    operator->order = order_reclaim(operator->operators->broker, body,
+        on_order_done, operator, & operator->operators->report);
+    if (operator->order != NULL && !body->dry_run)
+        log_notice("uid %u (pid %d) takes %llu bytes %s tenant %s", (unsigned) operator->uid,
+            (int) operator->pid, (unsigned long long) body->bytes,
+            body->from_tenant ? "from" : "for", body->tenant);
+}
+
+static void on_drain(struct operator* operator, const Gmb__ControlRequest * request)
+{
+    operator->order = order_drain(operator->operators->broker, request->drain,
+        on_order_done, operator, & operator->operators->report);
+    if (operator->order != NULL)
+        log_notice("uid %u (pid %d) %s a device", (unsigned) operator->uid, (int) operator->pid,
+            request->drain->undo ? "takes back to use" : "drains");
+}
+
+#define BODY_MAX (GMB__CONTROL_REQUEST__BODY_DRAIN + 1)
+static_assert(
+    GMB__CONTROL_REQUEST__BODY_STATUS_GET == 2 && BODY_MAX == 10, "every body is handled");
 
 static void (*const handlers[BODY_MAX])(
     struct operator* operator, const Gmb__ControlRequest * request) = {
@@ -182,6 +210,8 @@ static void (*const handlers[BODY_MAX])(
     [GMB__CONTROL_REQUEST__BODY_LEASES_GET] = on_leases,
     [GMB__CONTROL_REQUEST__BODY_TENANT_SET] = on_set,
     [GMB__CONTROL_REQUEST__BODY_RELOAD] = on_reload,
+    [GMB__CONTROL_REQUEST__BODY_RECLAIM] = on_reclaim,
+    [GMB__CONTROL_REQUEST__BODY_DRAIN] = on_drain,
 };
 
 /* -EBADMSG for what is no request; else what sending the reply gave. */
@@ -199,7 +229,11 @@ static int request_serve(struct operator* operator, const uint8_t * bytes, size_
         return r < 0 ? r : -EBADMSG;
     }
     handlers[request->body_case](operator, request);
-    reply->id = request->id;
+    reply->id = operator->order_id = request->id;
+    if (operator->order != NULL) {
+        frame_message_free(&request->base);
+        return 0;
+    }
     r = conn_send_consume(operator->conn, &reply->base, NULL);
     frame_message_free(&request->base);
     return r;
@@ -215,7 +249,9 @@ static int operator_read(struct operator* operator)
     int r = 0;
 
     fds.count = 0;
-    for (unsigned i = 0; i < LIMIT_READ_BURST && r == 0 && conn_queued(operator->conn) == 0; i++) {
+    for (unsigned i = 0; i < LIMIT_READ_BURST && r == 0 &&
+                         conn_queued(operator->conn) == 0 && operator->order == NULL;
+         i++) {
         r = conn_receive(operator->conn, &bytes, &size, &fds);
         if (r == 0 && fds.count > 0)
             r = -EBADMSG;
@@ -233,6 +269,8 @@ static void operator_go_on(struct operator* operator, int r)
             log_info("dropped operator pid %d (uid %u): %s", (int) operator->pid,
                 (unsigned) operator->uid, strerror(-r));
         operator_free(operator);
+    } else if (operator->order != NULL) {
+        (void) event_del(operator->readable);
     } else if (conn_wants_write(operator->conn)) {
         (void) event_del(operator->readable);
         (void) event_add(operator->writable, NULL);
@@ -259,6 +297,17 @@ static void on_writable(evutil_socket_t fd, short what, void *data)
     (void) fd;
     (void) what;
     operator_go_on(operator, conn_flush(operator->conn));
+}
+
+static void on_order_done(void *data, const struct report *report)
+{
+    struct operator* operator= data;
+    Gmb__ControlReply *reply = &operator->operators->report.message;
+
+    (void) report; /* the operators' own */
+    operator->order = NULL;
+    reply->id = operator->order_id;
+    operator_go_on(operator, conn_send_consume(operator->conn, &reply->base, NULL));
 }
 
 /* ------------------------------------------------------------------ life */

@@ -148,7 +148,7 @@ struct hosting *hosting_free(struct hosting *hosting)
     /* Ends every job: arenas that waited for one are freed with it. */
     hosting->mover = mover_control_free(hosting->mover);
     (void) tier_free(hosting->tier);
-    reclaim_clear(&hosting->reclaim);
+    reclaim_clear(hosting);
     if (hosting->turn != NULL)
         event_free(hosting->turn);
     free(hosting);

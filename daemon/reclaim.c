@@ -28,8 +28,15 @@ int reclaim_init(struct reclaim *reclaim)
     return reclaim->tenants != NULL && reclaim->steps != NULL ? 0 : -ENOMEM;
 }
 
-void reclaim_clear(struct reclaim *reclaim)
+void reclaim_clear(struct hosting *hosting)
 {
+    struct reclaim *reclaim = &hosting->reclaim;
+
+    list_for_each_safe(order, &reclaim->orders, struct reclaim_order, link)
+    {
+        list_remove(&order->link);
+        order->done(order, hosting, NULL, 0, 0, RECLAIM_NOTHING_LEFT);
+    }
     survey_done(&reclaim->survey);
     free(TAKE_PTR(reclaim->tenants));
     free(TAKE_PTR(reclaim->steps));

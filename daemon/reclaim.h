@@ -43,7 +43,8 @@ struct reclaim {
 };
 
 int reclaim_init(struct reclaim *reclaim) _must_check_;
-void reclaim_clear(struct reclaim *reclaim);
+/* Orders that are left are answered by nothing planned. */
+void reclaim_clear(struct hosting *hosting);
 
 /* CORE_ACTION_RECLAIM. */
 void reclaim_note(struct hosting *hosting, const struct core_action *action);

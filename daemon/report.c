@@ -215,7 +215,8 @@ void report_leases(const struct broker *broker, uint64_t after, struct report *r
         status->bytes = view.chunk_bytes * view.chunks;
         status->label = borrow(client != NULL ? client_label_get(client, view.id) : "");
         status->age_ns = sub_saturate(now, view.since_ns);
-        status->purpose = GMB__PURPOSE__PURPOSE_WORKSPACE;
+        status->purpose =
+            view.max_chunks > 0 ? GMB__PURPOSE__PURPOSE_ARENA : GMB__PURPOSE__PURPOSE_WORKSPACE;
         report->list.leases.pointers[count++] = status;
         after = view.id;
     }
@@ -250,6 +251,52 @@ void report_reloaded(const struct broker *broker, struct report *report)
     report->message.reloaded = reloaded;
     reloaded->revision = totals.revision;
     reloaded->tenants = (uint32_t) broker->config->tenant_count;
+}
+
+void report_plan_begin(struct report *report, uint64_t planned, const char *shortfall)
+{
+    Gmb__ReclaimPlan *plan = &report->body.plan;
+
+    report_begin(report, GMB__CONTROL_REPLY__BODY_RECLAIM_PLAN);
+    gmb__reclaim_plan__init(plan);
+    report->message.reclaim_plan = plan;
+    plan->planned_bytes = planned;
+    plan->shortfall = borrow(shortfall);
+    plan->steps = report->list.steps.pointers;
+}
+
+bool report_plan_add(struct report *report, const char *tenant, const struct survey_row *row,
+    const struct reclaim_chunk *chunk, const struct reclaim_step *step)
+{
+    Gmb__ReclaimPlan *plan = &report->body.plan;
+    size_t entry = plan->n_steps;
+    Gmb__ReclaimStep *item;
+
+    if (entry == REPORT_ENTRIES)
+        return false;
+    item = report->list.steps.pointers[entry] = &report->list.steps.items[entry];
+    gmb__reclaim_step__init(item);
+    (void) snprintf(report->list.steps.tenants[entry], LIMIT_NAME_BYTES + 1, "%s", tenant);
+    item->tenant = report->list.steps.tenants[entry];
+    item->lease = row->lease;
+    item->chunk = row->index;
+    item->bytes = chunk->bytes;
+    item->resident_pages = chunk->resident;
+    item->score = step->score;
+    item->reason = borrow(reclaim_reason_name(step->reason));
+    plan->n_steps++;
+    return true;
+}
+
+void report_drained(struct report *report, uint64_t moved_bytes, uint64_t left_bytes)
+{
+    Gmb__Drained *drained = &report->body.drained;
+
+    report_begin(report, GMB__CONTROL_REPLY__BODY_DRAINED);
+    gmb__drained__init(drained);
+    report->message.drained = drained;
+    drained->moved_bytes = moved_bytes;
+    drained->left_bytes = left_bytes;
 }
 
 void report_error(

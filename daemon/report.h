@@ -21,6 +21,8 @@ struct report {
         Gmb__LeasePage lease_page;
         Gmb__TenantChanged tenant_changed;
         Gmb__Reloaded reloaded;
+        Gmb__ReclaimPlan plan;
+        Gmb__Drained drained;
         Gmb__Error error;
     } body;
     union {
@@ -42,6 +44,11 @@ struct report {
             Gmb__LeaseStatus *pointers[REPORT_ENTRIES];
             char tenants[REPORT_ENTRIES][LIMIT_NAME_BYTES + 1];
         } leases;
+        struct {
+            Gmb__ReclaimStep items[REPORT_ENTRIES];
+            Gmb__ReclaimStep *pointers[REPORT_ENTRIES];
+            char tenants[REPORT_ENTRIES][LIMIT_NAME_BYTES + 1];
+        } steps;
     } list;
     Gmb__TenantDevice tenant_devices[REPORT_DEVICES];
     Gmb__TenantDevice *tenant_device_pointers[REPORT_DEVICES];
@@ -54,5 +61,10 @@ void report_clients(const struct broker *broker, uint64_t after, struct report *
 void report_leases(const struct broker *broker, uint64_t after, struct report *report);
 void report_tenant_changed(const struct broker *broker, uint32_t tenant, struct report *report);
 void report_reloaded(const struct broker *broker, struct report *report);
+/* A plan, and its steps one by one: false when no more fit. */
+void report_plan_begin(struct report *report, uint64_t planned, const char *shortfall);
+bool report_plan_add(struct report *report, const char *tenant, const struct survey_row *row,
+    const struct reclaim_chunk *chunk, const struct reclaim_step *step);
+void report_drained(struct report *report, uint64_t moved_bytes, uint64_t left_bytes);
 void report_error(struct report *report, enum gmb_status status, enum gmb_limit limit,
     const char *format, ...) _printf_(4, 5);

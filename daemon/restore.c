@@ -326,6 +326,8 @@ void restore_page_done(struct arena_chunk *chunk, uint32_t page, int error, bool
             break;
         }
     } while (!arena_page_swap(chunk, page, word, state));
+    if (state == ARENA_PAGE_RESIDENT)
+        (void) __atomic_add_fetch(&chunk->arena->table.shared->restores, 1, __ATOMIC_RELAXED);
     if (state == ARENA_PAGE_LOST)
         log_warning("page %u of arena %llu is lost: %s",
             chunk->index * chunk->arena->table.layout.pages_per_chunk + page,
