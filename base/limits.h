@@ -24,12 +24,13 @@
 /* Frames read from one peer before others get their turn. */
 #define LIMIT_READ_BURST 16
 
-/* Pages in one PageWant and chunks in one ChunkRecall: what fits in a frame at 5 bytes each, with room. */
+/* Pages in one PageWant and chunks in one ChunkRecall: what fits in a frame at 5 bytes each, with
+ * room. */
 #define LIMIT_WANT_PAGES 4096
 #define LIMIT_RECALL_CHUNKS 4096
 
-/* Arenas of one client, and chunks that all of them may ever have: each index costs the broker about 80
- * bytes of page table and ledger before anything is behind it. */
+/* Arenas of one client, and chunks that all of them may ever have: each index costs the broker
+ * about 80 bytes of page table and ledger before anything is behind it. */
 #define LIMIT_ARENAS_PER_CLIENT 64
 #define LIMIT_ARENA_CHUNKS_PER_CLIENT (1u << 18)
 /* Runs of chunks that one client gives back while the broker still moves pages there. */

@@ -1,10 +1,10 @@
 /*
- * What the files of an arena share. An arena is a lease with holes: it has a lease's identity, device and
- * addresses, and a state of its own for each chunk.
+ * What the files of an arena share. An arena is a lease with holes: it has a lease's identity,
+ * device and addresses, and a state of its own for each chunk.
  *
  * The page table is shared with the broker; what decides about this process's mappings is private
- * (`local`). Page functions touch the pool alone; everything else is guarded by the session's lock, and
- * mappings change in the seat or, once the arena is being freed, in whoever frees it.
+ * (`local`). Page functions touch the pool alone; everything else is guarded by the session's lock,
+ * and mappings change in the seat or, once the arena is being freed, in whoever frees it.
  */
 #pragma once
 
@@ -64,15 +64,15 @@ uint32_t arena_clock(void);
 /* Frees what is in this process. Touches neither driver nor broker. Takes the session's lock. */
 void arena_destroy(struct gmb_arena *arena);
 
-/* Waits for the device, unmaps everything, tells the broker without waiting for its answer, and frees
- * the arena. Without the session's lock. */
+/* Waits for the device, unmaps everything, tells the broker without waiting for its answer, and
+ * frees the arena. Without the session's lock. */
 void arena_drop_consume(struct gmb_arena *arena);
 
 /* Withdraws what arenas have asked for. The session's lock is held. */
 void arenas_withdraw(struct gmb_session *session);
 
-/* Unmaps whole chunks [first, first + count); the device was waited for, where it had to be. False when
- * the driver didn't do it. Without the session's lock. */
+/* Unmaps whole chunks [first, first + count); the device was waited for, where it had to be. False
+ * when the driver didn't do it. Without the session's lock. */
 bool arena_unmap(struct gmb_arena *arena, uint32_t first, uint32_t count);
 /* Waits for the device. GPU. */
 int arena_synchronize(struct gmb_arena *arena, struct outcome *outcome);

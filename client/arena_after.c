@@ -1,10 +1,10 @@
 /*
- * What takes effect when a stream has passed: a list in the order of the calls, each with an event of the
- * driver's. An event that hasn't passed holds up what the same stream got later, so that order stays, and
- * nothing else.
+ * What takes effect when a stream has passed: a list in the order of the calls, each with an event
+ * of the driver's. An event that hasn't passed holds up what the same stream got later, so that
+ * order stays, and nothing else.
  *
- * A stream that ended in an error never passes: its pages stay until the arena goes, which nobody can
- * shorten, since the process's context is dead with it.
+ * A stream that ended in an error never passes: its pages stay until the arena goes, which nobody
+ * can shorten, since the process's context is dead with it.
  */
 #include "client/arena.h"
 #include "client/fork.h"

@@ -1,11 +1,12 @@
 /*
- * Taking a token is one compare-and-swap on a word of free bits, giving it back one atomic OR. Between the two a page has
- * one owner, who sets its word by a plain store: so a page costs three atomic operations from birth to
- * death, the third being the one that frees it.
+ * Taking a token is one compare-and-swap on a word of free bits, giving it back one atomic OR.
+ * Between the two a page has one owner, who sets its word by a plain store: so a page costs three
+ * atomic operations from birth to death, the third being the one that frees it.
  *
- * A chunk's count of free pages is a hint for choosing the fullest one. It is brought up to date now and then
- * (every eighth page, roughly), and always when the last token goes or the first one comes, so that a chunk
- * with free pages isn't overlooked; and before an allocation fails, the words themselves are looked at.
+ * A chunk's count of free pages is a hint for choosing the fullest one. It is brought up to date
+ * now and then (every eighth page, roughly), and always when the last token goes or the first one
+ * comes, so that a chunk with free pages isn't overlooked; and before an allocation fails, the
+ * words themselves are looked at.
  */
 #include "client/arena_ops.h"
 
@@ -64,7 +65,8 @@ static void count_correct(const struct arena_table *table, uint32_t chunk)
         __atomic_store_n(&table->counts[chunk], (uint16_t) count, __ATOMIC_SEQ_CST);
 }
 
-/* One page in eight of a chunk with one word, one in 64 of larger ones: what a count costs, spread. */
+/* One page in eight of a chunk with one word, one in 64 of larger ones: what a count costs, spread.
+ */
 static bool count_due(const struct arena_table *table, uint32_t page)
 {
     uint32_t mask = table->layout.pages_per_chunk > WORD_BITS ? 63 : 7;
@@ -161,7 +163,8 @@ static bool slot_taken(const struct arena_pool *pool, unsigned own, uint32_t chu
     return false;
 }
 
-/* The fullest chunk that has a free page, by the counts; one that no other slot has, if there is one. */
+/* The fullest chunk that has a free page, by the counts; one that no other slot has, if there is
+ * one. */
 static uint32_t chunk_fullest(const struct arena_pool *pool, unsigned own)
 {
     const struct arena_table *table = &pool->table;

@@ -1,6 +1,6 @@
 /*
- * The page functions: the operations of arena_ops.h, with codes and texts of the public interface. The way
- * through here must cost nothing, so that what is rare stands in functions of its own.
+ * The page functions: the operations of arena_ops.h, with codes and texts of the public interface.
+ * The way through here must cost nothing, so that what is rare stands in functions of its own.
  */
 #include "base/clock.h"
 #include "client/arena.h"
@@ -51,7 +51,8 @@ static int page_lack(struct outcome *outcome, const struct gmb_arena *arena, siz
         n, (unsigned long long) arena->pool.table.layout.page_bytes);
 }
 
-/* Without waiting there is nothing to be asked; but tell a broker that has gone from one that is slow. */
+/* Without waiting there is nothing to be asked; but tell a broker that has gone from one that is
+ * slow. */
 static int alloc_refuse(struct gmb_arena *arena, size_t n, struct outcome *outcome)
 {
     struct gmb_session *session = arena->lease.session;
@@ -108,8 +109,8 @@ static int alloc_turn(struct gmb_arena *arena, struct want *want, struct outcome
         *outcome = arena->fill_outcome;
         return outcome->code;
     }
-    /* The broker keeps the deadline of what this thread asked for; another thread's fill may wait for
-     * longer than this one will. */
+    /* The broker keeps the deadline of what this thread asked for; another thread's fill may wait
+     * for longer than this one will. */
     until_ns = arena->filling != NULL && want->fill == arena->fills + 1 ? want->patience_ns
                                                                         : want->deadline_ns;
     if (now_ns >= until_ns)

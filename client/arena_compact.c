@@ -1,7 +1,7 @@
 /*
- * A plan that empties chunks: pages of the emptiest ones into what is free in the fullest. A chunk is
- * planned as a whole or not at all, since half an emptied chunk is worth nothing; and only while the pages
- * that stay behind in fuller chunks leave room for all of it.
+ * A plan that empties chunks: pages of the emptiest ones into what is free in the fullest. A chunk
+ * is planned as a whole or not at all, since half an emptied chunk is worth nothing; and only while
+ * the pages that stay behind in fuller chunks leave room for all of it.
  */
 #include "client/arena.h"
 #include "client/fork.h"

@@ -1,6 +1,6 @@
 /*
- * The end of an arena, and the driver calls that its other files share. Nobody uses its pages any more, so
- * that everything goes at once, whatever the page table says.
+ * The end of an arena, and the driver calls that its other files share. Nobody uses its pages any
+ * more, so that everything goes at once, whatever the page table says.
  */
 #include "base/clock.h"
 #include "client/arena.h"
@@ -99,8 +99,8 @@ void arenas_withdraw(struct gmb_session *session)
         arena_withdraw(arena_from_lease(lease));
 }
 
-/* Waits until neither the seat nor a fill is at work on it. False, with the arena left to the seat, when
- * the broker doesn't answer that fill. */
+/* Waits until neither the seat nor a fill is at work on it. False, with the arena left to the seat,
+ * when the broker doesn't answer that fill. */
 static bool arena_settle(struct gmb_arena *arena)
 {
     struct gmb_session *session = arena->lease.session;

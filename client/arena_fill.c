@@ -1,10 +1,11 @@
 /*
- * One fill of an arena is on its way at a time. It is the arena's, not the waiting thread's: whoever waits
- * for memory looks at the pool again when a fill was concluded, and a fill that comes too late for one
- * thread serves the next.
+ * One fill of an arena is on its way at a time. It is the arena's, not the waiting thread's:
+ * whoever waits for memory looks at the pool again when a fill was concluded, and a fill that comes
+ * too late for one thread serves the next.
  *
- * Chunks in which the broker restores pages come unasked and may cross a fill for the same indices. The
- * broker sent its grant first and refuses the fill, whose refusal then leaves those chunks alone.
+ * Chunks in which the broker restores pages come unasked and may cross a fill for the same indices.
+ * The broker sent its grant first and refuses the fill, whose refusal then leaves those chunks
+ * alone.
  */
 #include "client/arena_fill.h"
 

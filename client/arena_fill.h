@@ -4,18 +4,19 @@
 #include "client/arena.h"
 
 /*
- * Asks for chunks at the lowest run of empty indices, wholly free ones first: as many as hold `pages`, if
- * the run is that long. EXHAUSTED when no index is empty. The session's lock is held; no fill must be on
- * its way.
+ * Asks for chunks at the lowest run of empty indices, wholly free ones first: as many as hold
+ * `pages`, if the run is that long. EXHAUSTED when no index is empty. The session's lock is held;
+ * no fill must be on its way.
  */
 int arena_fill_start(
     struct gmb_arena *arena, uint64_t pages, uint64_t wait_ns, struct outcome *outcome);
 
-/* The seat concludes an answered fill: its chunks are live, or everything is as it was. Without lock. */
+/* The seat concludes an answered fill: its chunks are live, or everything is as it was. Without
+ * lock. */
 void arena_fill_conclude_consume(struct gmb_session *session, struct request *request);
 
-/* A Grant of id 0. By the seat, with the lock, which it gives up around driver calls. A breach of the
- * protocol is returned; a failure of the driver gives the chunks back. */
+/* A Grant of id 0. By the seat, with the lock, which it gives up around driver calls. A breach of
+ * the protocol is returned; a failure of the driver gives the chunks back. */
 int arena_grant_take(
     struct gmb_session *session, const Gmb__Grant *grant, struct fdset *fds, struct outcome *why);
 

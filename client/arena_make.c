@@ -1,6 +1,6 @@
 /*
- * From the params to an arena and back. What the broker answers is checked against what was asked, and the
- * page table against its own layout, before anything of it is used.
+ * From the params to an arena and back. What the broker answers is checked against what was asked,
+ * and the page table against its own layout, before anything of it is used.
  */
 #include <errno.h>
 #include <fcntl.h>

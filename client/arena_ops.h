@@ -1,13 +1,13 @@
 /*
- * What can be done to the pages of an arena by whoever maps its table: pure functions of shared memory.
- * No system call, no lock, no allocation, any number of threads; a thread that is stopped or dies
- * anywhere in them holds up nobody, and what it had in hand is one page (or the batch) that only the end of
- * the arena brings back.
+ * What can be done to the pages of an arena by whoever maps its table: pure functions of shared
+ * memory. No system call, no lock, no allocation, any number of threads; a thread that is stopped
+ * or dies anywhere in them holds up nobody, and what it had in hand is one page (or the batch) that
+ * only the end of the arena brings back.
  *
  * proto/arena_table.h has the layout and the rule of tokens, docs/arenas.md the transitions.
  *
- * Each takes n pages and does all or nothing. Two calls that misuse the same pages at the same time may
- * each see the other's half.
+ * Each takes n pages and does all or nothing. Two calls that misuse the same pages at the same time
+ * may each see the other's half.
  */
 #pragma once
 
@@ -20,8 +20,8 @@ enum arena_op {
     ARENA_OP_WAITING = 1, /* pin: done, but some pages aren't resident; ready: they aren't yet */
     ARENA_OP_LOST = 2,    /* pin: nothing was done, since some pages are lost; ready: some are */
     ARENA_OP_SHORT = 3,   /* allocation: there aren't so many free pages */
-    /* A page that isn't allocated, a count past its range, the last reference to a pinned page. Nothing
-     * was done. Built with GMB_DEBUG_ASSERT the process is aborted instead. */
+    /* A page that isn't allocated, a count past its range, the last reference to a pinned page.
+     * Nothing was done. Built with GMB_DEBUG_ASSERT the process is aborted instead. */
     ARENA_OP_MISUSE = 4,
     ARENA_OP_MAX
 };
@@ -46,8 +46,9 @@ enum arena_op arena_page_set_hint(
 #define ARENA_SLOTS 16
 
 /*
- * Where threads allocate from: each thread prefers the chunk of its slot, so that threads stay out of each
- * other's cache lines. A slot holds nothing: its chunk can be emptied and closed at any time.
+ * Where threads allocate from: each thread prefers the chunk of its slot, so that threads stay out
+ * of each other's cache lines. A slot holds nothing: its chunk can be emptied and closed at any
+ * time.
  */
 struct arena_pool {
     struct arena_table table;
@@ -79,7 +80,8 @@ void arena_token_put(const struct arena_table *table, uint32_t page);
 /* Tokens in place: exact if nobody allocates or frees there. */
 uint32_t arena_chunk_free(const struct arena_table *table, uint32_t chunk);
 
-/* ---- chunks; by one thread at a time for each chunk, except where the broker does the same ---- */
+/* ---- chunks; by one thread at a time for each chunk, except where the broker does the same ----
+ */
 
 /* EMPTY → LIVE, for a chunk that is mapped. */
 void arena_chunk_open(struct arena_pool *pool, uint32_t chunk);

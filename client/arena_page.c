@@ -1,9 +1,10 @@
 /*
- * One compare-and-swap for each page. What a batch has done is undone when a later page of it refuses.
+ * One compare-and-swap for each page. What a batch has done is undone when a later page of it
+ * refuses.
  *
- * The last reference is dropped in one step by a call for one page. A batch can't: a page that is free may
- * be somebody else's at once and can't be taken back. It drops all references first, down to none, which
- * can be undone since nobody pins or references such a page, and then frees those.
+ * The last reference is dropped in one step by a call for one page. A batch can't: a page that is
+ * free may be somebody else's at once and can't be taken back. It drops all references first, down
+ * to none, which can be undone since nobody pins or references such a page, and then frees those.
  */
 #include "client/arena_ops.h"
 

@@ -1,10 +1,10 @@
 /*
- * The seat looks after the arenas when something has come for one, and every few milliseconds while there are
- * any: page functions make no system call, so that they can't tell it what they need.
+ * The seat looks after the arenas when something has come for one, and every few milliseconds while
+ * there are any: page functions make no system call, so that they can't tell it what they need.
  *
- * Memory goes back in the order that keeps the ledger true: the chunk is closed and vacant, the device
- * has finished, it is unmapped, the broker hears of it. One wait for the device serves all chunks that go
- * at the same time.
+ * Memory goes back in the order that keeps the ledger true: the chunk is closed and vacant, the
+ * device has finished, it is unmapped, the broker hears of it. One wait for the device serves all
+ * chunks that go at the same time.
  */
 #include "client/arena_serve.h"
 
@@ -43,8 +43,8 @@ static struct supply supply_count(struct gmb_arena *arena, uint64_t now_ns)
     return supply;
 }
 
-/* Closes what has been vacant for long, the highest first; memory that is kept ready stays, unless the
- * arena isn't used at all. */
+/* Closes what has been vacant for long, the highest first; memory that is kept ready stays, unless
+ * the arena isn't used at all. */
 static bool idle_close(struct gmb_arena *arena, struct supply *supply, uint64_t now_ns)
 {
     uint32_t per_chunk = arena->pool.table.layout.pages_per_chunk;

@@ -3,5 +3,6 @@
 
 #include "client/session.h"
 
-/* Looks after every arena that is due. By the seat, with the lock, which it gives up around driver calls. */
+/* Looks after every arena that is due. By the seat, with the lock, which it gives up around driver
+ * calls. */
 void arenas_serve(struct gmb_session *session);

@@ -1,7 +1,7 @@
 /*
- * Pages on their way back. A pin counts at once and keeps the page from being evicted again; the broker
- * then hears of those that aren't here. It fills their chunks and restores them by itself, and writes the
- * arena's eventfd, whose edges wake the seat and with it everybody who waits.
+ * Pages on their way back. A pin counts at once and keeps the page from being evicted again; the
+ * broker then hears of those that aren't here. It fills their chunks and restores them by itself,
+ * and writes the arena's eventfd, whose edges wake the seat and with it everybody who waits.
  */
 #include "client/arena_want.h"
 
@@ -17,7 +17,8 @@ static bool page_evicted(const struct gmb_arena *arena, uint32_t page)
     return arena_word_state(word) == ARENA_PAGE_EVICTED;
 }
 
-/* The next pages of the list that are evicted, as one request; NULL in `ret` when there are no more. */
+/* The next pages of the list that are evicted, as one request; NULL in `ret` when there are no
+ * more. */
 static int want_next(struct gmb_arena *arena, size_t n, const uint32_t *pages, size_t *at,
     struct request **ret, struct outcome *outcome)
 {

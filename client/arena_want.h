@@ -3,5 +3,6 @@
 
 #include "client/arena.h"
 
-/* Names those of the pages that are evicted to the broker. They are pinned. Takes the session's lock. */
+/* Names those of the pages that are evicted to the broker. They are pinned. Takes the session's
+ * lock. */
 int arena_want(struct gmb_arena *arena, size_t n, const uint32_t *pages, struct outcome *outcome);

@@ -183,20 +183,22 @@ int gmb_lease_release(gmb_lease *lease);
 /* ---------------------------------------------------------------- arenas of KV pages */
 
 /*
- * An arena is address space cut into pages of one size, with memory behind as much of it as is in use.
- * Page i lies at gmb_arena_address() + i × page_bytes for ever: block tables, graphs and kernels stay
- * valid. Memory comes and goes by chunks of several pages, ahead of need and by itself.
+ * An arena is address space cut into pages of one size, with memory behind as much of it as is in
+ * use. Page i lies at gmb_arena_address() + i × page_bytes for ever: block tables, graphs and
+ * kernels stay valid. Memory comes and goes by chunks of several pages, ahead of need and by
+ * itself.
  *
- * A page is allocated with one reference and no pin. Whoever lets a kernel read or write a page pins it
- * before and unpins it afterwards; a page without pin may be moved to the host tier at any time, and comes
- * back, byte for byte, when it is pinned. Pins and references are counts.
+ * A page is allocated with one reference and no pin. Whoever lets a kernel read or write a page
+ * pins it before and unpins it afterwards; a page without pin may be moved to the host tier at any
+ * time, and comes back, byte for byte, when it is pinned. Pins and references are counts.
  *
- * Page functions take n pages at once, may be called by any number of threads at once, make no system call
- * unless they say that they wait or send, and do all or nothing. An arena needs somebody who dispatches
- * (gmb_thread_start() or gmb_dispatch(), or threads that block in calls of this library): memory is kept
- * ready, given back when idle or recalled, and taken for restored pages there. Misuse (a page that isn't allocated, a free while
- * pinned, a count below zero or past its range) is GMB_E_INVALID and changes nothing; a library built with
- * GMB_DEBUG_ASSERT aborts instead.
+ * Page functions take n pages at once, may be called by any number of threads at once, make no
+ * system call unless they say that they wait or send, and do all or nothing. An arena needs
+ * somebody who dispatches (gmb_thread_start() or gmb_dispatch(), or threads that block in calls of
+ * this library): memory is kept ready, given back when idle or recalled, and taken for restored
+ * pages there. Misuse (a page that isn't allocated, a free while pinned, a count below zero or past
+ * its range) is GMB_E_INVALID and changes nothing; a library built with GMB_DEBUG_ASSERT aborts
+ * instead.
  */
 typedef struct gmb_arena gmb_arena;
 
@@ -217,7 +219,8 @@ struct gmb_arena_params {
 /* Blocks for one exchange with the broker. Holds no memory yet. Errors as gmb_lease_new(). */
 int gmb_arena_new(
     gmb_session *session, const struct gmb_arena_params *params, gmb_arena **ret_arena);
-/* Waits for the device, gives everything back and frees the handle, on failure too. Accepts NULL. */
+/* Waits for the device, gives everything back and frees the handle, on failure too. Accepts NULL.
+ */
 int gmb_arena_free(gmb_arena *arena);
 
 uint64_t gmb_arena_address(const gmb_arena *arena);
@@ -226,10 +229,10 @@ void *gmb_arena_context(const gmb_arena *arena);
 uint64_t gmb_arena_page_bytes(const gmb_arena *arena);
 uint32_t gmb_arena_pages(const gmb_arena *arena); /* page numbers are below this */
 
-/* Allocates n pages, from the fullest chunks. While memory lacks it waits up to wait_ns for the broker
- * (dispatching as a blocking call does); with GMB_WAIT_NONE it makes no system call. EXHAUSTED,
- * TIMED_OUT, OVER_LIMIT (n pages never fit), DISCONNECTED when more memory would be needed. What ret_pages
- * holds after a failure means nothing. */
+/* Allocates n pages, from the fullest chunks. While memory lacks it waits up to wait_ns for the
+ * broker (dispatching as a blocking call does); with GMB_WAIT_NONE it makes no system call.
+ * EXHAUSTED, TIMED_OUT, OVER_LIMIT (n pages never fit), DISCONNECTED when more memory would be
+ * needed. What ret_pages holds after a failure means nothing. */
 int gmb_page_alloc(gmb_arena *arena, size_t n, uint32_t *ret_pages, uint64_t wait_ns);
 /* Drops one reference of each; the last one frees the page. */
 int gmb_page_unref(gmb_arena *arena, size_t n, const uint32_t *pages);
@@ -242,14 +245,15 @@ enum gmb_pin {
         1,           /* pinned, but some are on their way back: gmb_page_wait() or gmb_arena_fd() */
     GMB_PIN_LOST = 2 /* nothing was pinned: some were recomputable and have been dropped */
 };
-/* Sends one message to the broker when it answers WAITING. DISCONNECTED, with nothing pinned, when pages
- * aren't resident and the broker is away. */
+/* Sends one message to the broker when it answers WAITING. DISCONNECTED, with nothing pinned, when
+ * pages aren't resident and the broker is away. */
 int gmb_page_pin(gmb_arena *arena, size_t n, const uint32_t *pages);
 int gmb_page_unpin(gmb_arena *arena, size_t n, const uint32_t *pages);
 /* Whether all are resident now: GMB_PIN_*. The pages are pinned by the caller. */
 int gmb_page_ready(gmb_arena *arena, size_t n, const uint32_t *pages);
-/* Blocks until all are resident (GMB_PIN_READY) or those that aren't are lost (GMB_PIN_LOST), or wait_ns
- * passed (TIMED_OUT). DISCONNECTED when the broker went away meanwhile: unpin what isn't ready. */
+/* Blocks until all are resident (GMB_PIN_READY) or those that aren't are lost (GMB_PIN_LOST), or
+ * wait_ns passed (TIMED_OUT). DISCONNECTED when the broker went away meanwhile: unpin what isn't
+ * ready. */
 int gmb_page_wait(gmb_arena *arena, size_t n, const uint32_t *pages, uint64_t wait_ns);
 /* Marks a use, for the eviction policy; pinning does so, too. */
 int gmb_page_touch(gmb_arena *arena, size_t n, const uint32_t *pages);
@@ -257,10 +261,11 @@ int gmb_page_touch(gmb_arena *arena, size_t n, const uint32_t *pages);
 /* Readable (eventfd) since pages that were waited for arrived; read 8 bytes to reset. */
 int gmb_arena_fd(const gmb_arena *arena);
 
-/* As gmb_page_unref() and gmb_page_unpin(), taking effect when the work now in `stream` (a CUstream) has
- * finished. They record an event; a later page call or dispatch finds it passed. What can't be done then
- * (the page is still pinned by somebody, say) is left undone; a library built with GMB_DEBUG_ASSERT aborts.
- * Of one stream they take effect in the order of the calls. UNSUPPORTED without a driver's functions. */
+/* As gmb_page_unref() and gmb_page_unpin(), taking effect when the work now in `stream` (a
+ * CUstream) has finished. They record an event; a later page call or dispatch finds it passed. What
+ * can't be done then (the page is still pinned by somebody, say) is left undone; a library built
+ * with GMB_DEBUG_ASSERT aborts. Of one stream they take effect in the order of the calls.
+ * UNSUPPORTED without a driver's functions. */
 int gmb_page_unref_after(gmb_arena *arena, size_t n, const uint32_t *pages, void *stream);
 int gmb_page_unpin_after(gmb_arena *arena, size_t n, const uint32_t *pages, void *stream);
 
@@ -274,9 +279,10 @@ struct gmb_page_hint {
 };
 int gmb_page_set_hint(gmb_arena *arena, uint32_t page, const struct gmb_page_hint *hint);
 
-/* Moves that would empty chunks, for an engine that can change its block tables at a safe point of its
- * choosing: copy the bytes of old[i] to new[i], which is allocated for it, then unref old[i]. Returns the
- * number of moves (at most `max`), or an error. Only unpinned pages with one reference move. */
+/* Moves that would empty chunks, for an engine that can change its block tables at a safe point of
+ * its choosing: copy the bytes of old[i] to new[i], which is allocated for it, then unref old[i].
+ * Returns the number of moves (at most `max`), or an error. Only unpinned pages with one reference
+ * move. */
 /* Pin both while copying. One thread at a time. */
 int gmb_arena_compact(gmb_arena *arena, size_t max, uint32_t *ret_old, uint32_t *ret_new);
 

@@ -12,7 +12,8 @@
 int grant_take(struct gmb_session *session, struct request *request, const Gmb__Grant *grant,
     struct fdset *fds, struct outcome *why);
 
-/* Address space for all that the lease may become, in whole chunks. INVALID, GPU. Without `lock`. */
+/* Address space for all that the lease may become, in whole chunks. INVALID, GPU. Without `lock`.
+ */
 int grant_range_reserve(struct gmb_session *session, struct gmb_lease *lease, uint64_t chunk_bytes,
     struct outcome *ret);
 

@@ -12,8 +12,9 @@ struct request *request_free(struct request *request);
 
 /*
  * Gives the request its id and sends it, or keeps it until the socket has room. It is the session's
- * from here on until it is answered; a note is gone once it is sent, perhaps before this returns. Fails, and leaves the request to the caller, when the session
- * is over or too many requests wait for memory.
+ * from here on until it is answered; a note is gone once it is sent, perhaps before this returns.
+ * Fails, and leaves the request to the caller, when the session is over or too many requests wait
+ * for memory.
  */
 int request_submit(struct gmb_session *session, struct request *request, struct outcome *outcome);
 

@@ -47,10 +47,11 @@ struct gmb_session {
     uint64_t timeout_ns;
     struct device *devices;
     unsigned device_count;
-    int epoll_fd;  /* what gmb_fd() hands out: the socket and `notify_fd` */
-    int notify_fd; /* readable while callbacks wait or the session is over */
-    int wake_fd;   /* gets the seat out of its poll */
-    int arrivals_fd; /* epoll, edge-triggered: the arenas' eventfds, which are their owners' to read */
+    int epoll_fd;    /* what gmb_fd() hands out: the socket and `notify_fd` */
+    int notify_fd;   /* readable while callbacks wait or the session is over */
+    int wake_fd;     /* gets the seat out of its poll */
+    int arrivals_fd; /* epoll, edge-triggered: the arenas' eventfds, which are their owners' to read
+                      */
 
     pthread_mutex_t context_lock; /* taken before `lock` or alone */
 

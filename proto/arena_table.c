@@ -1,6 +1,6 @@
 /*
- * The layout is a function of the geometry alone, so that a reader needs to believe nothing that the
- * table says of itself but three numbers, which it bounds.
+ * The layout is a function of the geometry alone, so that a reader needs to believe nothing that
+ * the table says of itself but three numbers, which it bounds.
  */
 #include "proto/arena_table.h"
 

@@ -1,29 +1,29 @@
 /*
  * Layout of an arena's page table: shared memory between the worker (libgmb) and the broker.
  *
- * A memfd made by the broker and sealed against resizing. Either side may die at any instant between
- * any two instructions, and the worker may be hostile: whatever the broker reads here it copies once,
- * checks, and then uses. docs/arenas.md has the transitions and who makes which.
+ * A memfd made by the broker and sealed against resizing. Either side may die at any instant
+ * between any two instructions, and the worker may be hostile: whatever the broker reads here it
+ * copies once, checks, and then uses. docs/arenas.md has the transitions and who makes which.
  *
  *   offset 0        struct arena_table_header   constant after creation
  *   chunk_offset    struct arena_table_chunk    × max_chunks
- *   free_offset     uint64_t                    × max_chunks × free_words: a token for each free page
- *   count_offset    uint16_t                    × max_chunks: about how many tokens are there
+ *   free_offset     uint64_t                    × max_chunks × free_words: a token for each free
+ * page count_offset    uint16_t                    × max_chunks: about how many tokens are there
  *   page_offset     struct arena_table_page     × max_chunks × pages_per_chunk
  *
  * All words are accessed by atomics, at least relaxed; those of tokens and of chunks' states are
  * sequentially consistent.
  *
- * Tokens. Each FREE page has exactly one token: its bit in the free words is set, or a thread of the worker
- * has just taken it and not yet allocated the page, or just freed the page and not yet put it there. A
- * page in another state has none. The table starts with every page FREE and every token in its place,
- * and tokens stay there while a chunk is closed, empty and filled again.
+ * Tokens. Each FREE page has exactly one token: its bit in the free words is set, or a thread of
+ * the worker has just taken it and not yet allocated the page, or just freed the page and not yet
+ * put it there. A page in another state has none. The table starts with every page FREE and every
+ * token in its place, and tokens stay there while a chunk is closed, empty and filled again.
  *
- * Closing. A thread allocates only where the chunk is LIVE after it has taken a token; else it puts the
- * token back. So whoever sets a chunk's state to CLOSED or RETURNING (from LIVE, by compare-and-swap) and
- * then sees no page but EVICTED, LOST, and FREE ones with their token in place, knows that nothing is
- * or will be allocated there: arena_table_chunk_vacant(). A token that is missing for the moment is
- * looked for again later. Setting the state back to LIVE undoes it.
+ * Closing. A thread allocates only where the chunk is LIVE after it has taken a token; else it puts
+ * the token back. So whoever sets a chunk's state to CLOSED or RETURNING (from LIVE, by
+ * compare-and-swap) and then sees no page but EVICTED, LOST, and FREE ones with their token in
+ * place, knows that nothing is or will be allocated there: arena_table_chunk_vacant(). A token that
+ * is missing for the moment is looked for again later. Setting the state back to LIVE undoes it.
  */
 #pragma once
 
@@ -72,8 +72,8 @@ enum arena_page_state {
 };
 
 /*
- * The word of a page. Pins and references saturate into errors, never into their neighbours. A page that
- * isn't FREE and has no reference is about to be freed by a call that frees several.
+ * The word of a page. Pins and references saturate into errors, never into their neighbours. A page
+ * that isn't FREE and has no reference is about to be freed by a call that frees several.
  */
 #define ARENA_STATE_BITS 4
 #define ARENA_PIN_SHIFT 4
@@ -131,8 +131,8 @@ static inline uint64_t arena_word_make(
 }
 
 /*
- * Computes the header of a table for the given geometry: -EINVAL when page_bytes isn't a multiple of 16
- * or doesn't divide chunk_bytes, or a bound above is passed; -EOVERFLOW when sizes don't fit.
+ * Computes the header of a table for the given geometry: -EINVAL when page_bytes isn't a multiple
+ * of 16 or doesn't divide chunk_bytes, or a bound above is passed; -EOVERFLOW when sizes don't fit.
  */
 int arena_table_layout(uint64_t page_bytes, uint64_t chunk_bytes, uint32_t max_chunks,
     struct arena_table_header *ret) _must_check_;
@@ -157,8 +157,8 @@ void arena_table_format(
     void *memory, const struct arena_table_header *layout, struct arena_table *ret);
 
 /*
- * Looks at a table that somebody else has made: -EINVAL unless it is exactly what arena_table_layout()
- * says for its geometry and fits in `bytes`.
+ * Looks at a table that somebody else has made: -EINVAL unless it is exactly what
+ * arena_table_layout() says for its geometry and fits in `bytes`.
  */
 int arena_table_open(void *memory, uint64_t bytes, struct arena_table *ret) _must_check_;
 
@@ -169,10 +169,12 @@ enum arena_vacancy {
     ARENA_VACANCY_MAX
 };
 
-/* What a chunk that is CLOSED or RETURNING holds; its state was set before, in this thread's order. */
+/* What a chunk that is CLOSED or RETURNING holds; its state was set before, in this thread's order.
+ */
 enum arena_vacancy arena_table_chunk_vacant(const struct arena_table *table, uint32_t chunk);
 
-/* Exact for every page below ARENA_PAGES_MAX: the error is below 2^24 / 2^40, what it may be is 1 / 2^12. */
+/* Exact for every page below ARENA_PAGES_MAX: the error is below 2^24 / 2^40, what it may be is 1 /
+ * 2^12. */
 static inline uint32_t arena_table_chunk_of(const struct arena_table *table, uint32_t page)
 {
     return (uint32_t) (page * table->reciprocal >> 40);

@@ -1,4 +1,5 @@
-/* Where pages come from: the fullest chunk, live ones alone, all or nothing; and how chunks are closed. */
+/* Where pages come from: the fullest chunk, live ones alone, all or nothing; and how chunks are
+ * closed. */
 #include "tests/arena/bed.h"
 #include "tests/unit/unit.h"
 
@@ -64,7 +65,8 @@ START_TEST(generation_counts_allocations_and_wraps)
 }
 END_TEST
 
-/* In each state of a chunk: pages come from LIVE ones alone, and a token that is put into another stays. */
+/* In each state of a chunk: pages come from LIVE ones alone, and a token that is put into another
+ * stays. */
 START_TEST(only_live_chunks_give_pages)
 {
     uint32_t page;

@@ -7,7 +7,8 @@
 
 static struct bed bed;
 
-/* The signal that ends a child which frees page 0 twice, or pins it and frees it, or uses it properly. */
+/* The signal that ends a child which frees page 0 twice, or pins it and frees it, or uses it
+ * properly. */
 static int child_end(int what)
 {
     int status;

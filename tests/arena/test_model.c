@@ -1,7 +1,7 @@
 /*
- * Random operations, misuse included, against a model that is as simple as can be: an array of states and
- * counts. After each, every word must be what the model says and every token where the rule wants it.
- * The seed of a failure is in its message.
+ * Random operations, misuse included, against a model that is as simple as can be: an array of
+ * states and counts. After each, every word must be what the model says and every token where the
+ * rule wants it. The seed of a failure is in its message.
  */
 #include "tests/arena/bed.h"
 #include "tests/unit/unit.h"

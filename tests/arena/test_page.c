@@ -1,4 +1,5 @@
-/* Each operation in each state of a page, with every count at its ends; and batches, all or nothing. */
+/* Each operation in each state of a page, with every count at its ends; and batches, all or
+ * nothing. */
 #include "tests/arena/bed.h"
 #include "tests/unit/unit.h"
 
@@ -112,7 +113,8 @@ static uint64_t word(uint32_t state, uint32_t pins, uint32_t refs)
     return arena_word_make((enum arena_page_state) state, pins, refs, 0xfffffe);
 }
 
-/* Alone, and as the last of a batch whose other pages must then be as they were if it is refused. */
+/* Alone, and as the last of a batch whose other pages must then be as they were if it is refused.
+ */
 START_TEST(every_operation_in_every_state)
 {
     static const uint32_t batch[] = {5, 2, 5, 1}; /* page 5 twice */

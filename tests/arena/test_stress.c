@@ -1,8 +1,8 @@
 /*
- * Threads allocate, fill, pin, check and free, while another plays the broker: it evicts what isn't pinned,
- * closes chunks, takes the memory of vacant ones away and brings it and the pages back. A page's bytes are
- * one number, which its owner wrote; what is evicted is wiped, so that a page seen too early, or allocated
- * twice, shows.
+ * Threads allocate, fill, pin, check and free, while another plays the broker: it evicts what isn't
+ * pinned, closes chunks, takes the memory of vacant ones away and brings it and the pages back. A
+ * page's bytes are one number, which its owner wrote; what is evicted is wiped, so that a page seen
+ * too early, or allocated twice, shows.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -58,7 +58,8 @@ static void broker_evict(uint32_t page)
         return;
     copy = device_read(page);
     sched_yield();
-    /* Pages that wait in the tier are their generation's: the word decides whether the copy counts. */
+    /* Pages that wait in the tier are their generation's: the word decides whether the copy counts.
+     */
     tier[page] = copy;
     word = bed_word(&bed, page);
     if (arena_word_state(word) == ARENA_PAGE_EVICTING && swap(page, word, ARENA_PAGE_EVICTED))

@@ -1,4 +1,5 @@
-/* An arena for measurements: the real one of libgmb, without a session behind it. Every chunk is live. */
+/* An arena for measurements: the real one of libgmb, without a session behind it. Every chunk is
+ * live. */
 #pragma once
 
 #include "client/arena.h"

@@ -44,23 +44,23 @@ int bench_broker_rss(struct bench_row *rows, size_t max);
 
 /*
  * `evict_bandwidth`, `restore_bandwidth`: MiB a second of 64 KiB pages through a real mover on the
- * simulated GPU; the floor is memcpy of the same pages by two threads, taken in turns. The budget is
- * the smallest ratio allowed.
+ * simulated GPU; the floor is memcpy of the same pages by two threads, taken in turns. The budget
+ * is the smallest ratio allowed.
  */
 int bench_mover_bandwidth(struct bench_row *rows, size_t max);
 
 /*
- * `page_alloc_free`: ns for gmb_page_alloc() and gmb_page_unref() of one page, with 16 pages held, by 1, 2 and
- * 4 threads at once; the floor is one atomic add by as many threads, each to its own cache line. Then the same
- * by one thread held against malloc, jemalloc and mimalloc, where these are installed: for comparison, with
- * the budget 0, which is always met.
+ * `page_alloc_free`: ns for gmb_page_alloc() and gmb_page_unref() of one page, with 16 pages held,
+ * by 1, 2 and 4 threads at once; the floor is one atomic add by as many threads, each to its own
+ * cache line. Then the same by one thread held against malloc, jemalloc and mimalloc, where these
+ * are installed: for comparison, with the budget 0, which is always met.
  */
 int bench_page_alloc_free(struct bench_row *rows, size_t max);
 
 /*
- * `fragmentation`: % of a device that an arena has mapped and neither uses nor can give back, after 10^6
- * random allocations and frees at a load that wanders between 30 and 100 % and ends at 60 %, with the
- * engine taking up the moves that gmb_arena_compact() plans. `fragmentation_unmoved`: the same for an
- * engine that moves no page, for comparison.
+ * `fragmentation`: % of a device that an arena has mapped and neither uses nor can give back, after
+ * 10^6 random allocations and frees at a load that wanders between 30 and 100 % and ends at 60 %,
+ * with the engine taking up the moves that gmb_arena_compact() plans. `fragmentation_unmoved`: the
+ * same for an engine that moves no page, for comparison.
  */
 int bench_fragmentation(struct bench_row *rows, size_t max);

@@ -1,7 +1,8 @@
 /*
- * Memory that can't be given to another tenant though nobody uses it: free pages of chunks that have used
- * ones. A load that falls leaves such chunks all over; allocation from the fullest chunk first lets them run
- * empty as pages come and go, and an engine that can move pages empties the rest.
+ * Memory that can't be given to another tenant though nobody uses it: free pages of chunks that
+ * have used ones. A load that falls leaves such chunks all over; allocation from the fullest chunk
+ * first lets them run empty as pages come and go, and an engine that can move pages empties the
+ * rest.
  */
 #include <errno.h>
 

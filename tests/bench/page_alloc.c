@@ -1,10 +1,11 @@
 /*
- * A page of an arena, from birth to death, against the one thing that can't be cheaper and against what other
- * allocators take for an object of one cache line.
+ * A page of an arena, from birth to death, against the one thing that can't be cheaper and against
+ * what other allocators take for an object of one cache line.
  *
- * Each contender runs a short round in turn, many times over, and its best round counts: what disturbs the
- * machine disturbs all of them. Threads of a round start together; its time is what the slowest of them
- * took, in its own processor time, so that sharing two processors among four threads isn't counted.
+ * Each contender runs a short round in turn, many times over, and its best round counts: what
+ * disturbs the machine disturbs all of them. Threads of a round start together; its time is what
+ * the slowest of them took, in its own processor time, so that sharing two processors among four
+ * threads isn't counted.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -94,7 +95,8 @@ static void *lane_main(void *data)
     return NULL;
 }
 
-/* One round of `threads` lanes like `model`: lowers `*best_ns` to the slowest lane. -EIO when one failed. */
+/* One round of `threads` lanes like `model`: lowers `*best_ns` to the slowest lane. -EIO when one
+ * failed. */
 static int round_run(const struct lane *model, unsigned threads, double *best_ns)
 {
     static struct lane lanes[THREADS_MAX];
@@ -168,7 +170,7 @@ static int allocators_measure(struct gmb_arena *arena, struct bench_row *rows, s
 
     for (size_t i = 0; i < ARRAY_SIZE(others) && (size_t) count < max; i++) {
         void *library = dlopen(others[i].library, RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
-        struct allocator allocator;
+        struct allocator allocator = {NULL, NULL};
         const struct lane pages = {.work = work_pages, .arena = arena},
                           objects = {.work = work_objects, .allocator = &allocator};
         double page_ns = 1e9, object_ns = 1e9;

@@ -113,7 +113,8 @@ void broker_recall(struct script *script, uint32_t *chunks, size_t count);
 
 /* Whole conversations. */
 void script_connect(struct script *script);
-/* An arena of 16 chunks of CHUNK bytes and 4 pages in each. idle_ns is never, unless the test says. */
+/* An arena of 16 chunks of CHUNK bytes and 4 pages in each. idle_ns is never, unless the test says.
+ */
 gmb_arena *script_arena(
     struct script *script, const struct gmb_arena_params *params, struct script_arena *ret);
 /* A lease of so many chunks, room for 16. */

@@ -1,4 +1,5 @@
-/* The broker's side of an arena: a sealed memfd, of which the test keeps a mapping, and an eventfd. */
+/* The broker's side of an arena: a sealed memfd, of which the test keeps a mapping, and an eventfd.
+ */
 #include <fcntl.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>

@@ -110,7 +110,8 @@ START_TEST(runs_of_numbers_end_at_their_bound)
 {
     ck_assert_int_eq(decode_want(LIMIT_WANT_PAGES), 0);
     ck_assert_int_eq(decode_want(LIMIT_WANT_PAGES + 1), -EBADMSG);
-    /* Page 1, page 2^32, a number that doesn't end; two runs, which together could pass the bound. */
+    /* Page 1, page 2^32, a number that doesn't end; two runs, which together could pass the bound.
+     */
     ck_assert_int_eq(decode_client("\x62\x03\x12\x01\x01", 5), 0);
     ck_assert_int_eq(decode_client("\x62\x07\x12\x05\x80\x80\x80\x80\x10", 9), -EBADMSG);
     ck_assert_int_eq(decode_client("\x62\x03\x12\x01\x81", 5), -EBADMSG);
