@@ -41,6 +41,8 @@
 /* Connections that have said no Hello yet, and how long they may take. */
 #define LIMIT_UNGREETED 256
 #define LIMIT_HELLO_NS (UINT64_C(10) * UINT64_C(1000000000))
+/* Sockets that wait to be closed: past it none is accepted for a moment. */
+#define LIMIT_CLOSING 1024
 /* Operators' connections. */
 #define LIMIT_OPERATORS 64
 

@@ -290,6 +290,11 @@ static int broker_start(struct broker *broker, char error[CONFIG_ERROR_BYTES])
         (void) snprintf(error, CONFIG_ERROR_BYTES, "cannot start threads: %s", strerror(-r));
         return r;
     }
+    r = closer_new(&broker->closer);
+    if (r < 0) {
+        (void) snprintf(error, CONFIG_ERROR_BYTES, "cannot start threads: %s", strerror(-r));
+        return r;
+    }
     broker->done_event = event_new(
         broker->base, executor_fd(broker->executor), EV_READ | EV_PERSIST, on_done, broker);
     broker->tick_event = event_new(broker->base, -1, 0, on_tick, broker);
@@ -355,6 +360,7 @@ struct broker *broker_free(struct broker *broker)
     if (broker->tick_event != NULL)
         event_free(broker->tick_event);
     (void) executor_free(broker->executor);
+    (void) closer_free(broker->closer);
     (void) core_free(broker->core);
     (void) config_free(broker->config);
     free(broker);

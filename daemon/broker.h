@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/list.h"
 #include "daemon/client.h"
+#include "daemon/closer.h"
 #include "daemon/config.h"
 #include "daemon/executor.h"
 #include "daemon/session.h"
@@ -31,6 +32,7 @@ struct broker {
     bool config_required;
     struct core *core;
     struct executor *executor;
+    struct closer *closer;
     struct event *done_event, *tick_event;
     uint64_t tick_at_ns; /* what the timer is set to */
     uint64_t start_ns;

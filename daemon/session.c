@@ -101,24 +101,20 @@ static void session_pump(struct session *session)
 
 static void session_read(struct session *session)
 {
-    _cleanup_fdset_ struct fdset fds;
     const uint8_t *bytes;
     size_t size;
     int r;
 
-    fds.count = 0;
     for (unsigned i = 0; i < LIMIT_READ_BURST && session->state != SESSION_DOOMED &&
                          conn_queued(session->conn) < QUEUE_FULL;
          i++) {
-        r = conn_receive(session->conn, &bytes, &size, &fds);
+        r = conn_receive_plain(session->conn, &bytes, &size);
         if (r == -EAGAIN)
             return;
         if (r == -EBADMSG) {
-            session_doom(session, "it sent an oversized frame, too many fds or ancillary data");
+            session_doom(session, "it sent an oversized frame, or one with file descriptors");
         } else if (r < 0) {
             session_doom(session, r == -ECONNRESET ? NULL : strerror(-r));
-        } else if (fds.count > 0) {
-            session_doom(session, "it sent file descriptors, which no message takes");
         } else {
             message_handle(session, bytes, size);
         }
@@ -188,14 +184,15 @@ static int session_start(struct session *session)
 int session_new_consume(
     struct broker *broker, int fd, struct identity *identity, struct session **ret)
 {
-    _cleanup_close_ int owned = fd;
     _cleanup_identity_ struct identity owned_identity = *identity;
     struct session *session = calloc(1, sizeof(*session));
     int r;
 
     *identity = IDENTITY_NONE;
-    if (session == NULL)
+    if (session == NULL) {
+        closer_give(broker->closer, fd);
         return -ENOMEM;
+    }
     session->broker = broker;
     session->identity = owned_identity;
     owned_identity = IDENTITY_NONE;
@@ -205,7 +202,7 @@ int session_new_consume(
     list_append(&broker->sessions, &session->link);
     broker->session_count++;
     broker->ungreeted_count++;
-    r = conn_new_consume(TAKE_FD(owned), &session->conn);
+    r = conn_new_consume(fd, &session->conn);
     if (r == 0)
         r = session_start(session);
     if (r < 0) {
@@ -233,7 +230,7 @@ struct session *session_free(struct session *session)
         event_free(session->timer);
     grant_remove_all(session);
     request_remove_all(session);
-    (void) conn_free(session->conn);
+    closer_give(session->broker->closer, conn_free_take_fd(session->conn));
     identity_clear(&session->identity);
     free(session);
     return NULL;
