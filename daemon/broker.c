@@ -227,8 +227,8 @@ size_t broker_config_devices(const struct gpu *gpu, struct config_device devices
 
     for (size_t i = 0; i < count; i++) {
         devices[i] = (struct config_device){.total_bytes = gpu->devices[i]->total_bytes};
-        if (uuid_parse(gpu->devices[i]->uuid, devices[i].uuid) < 0)
-            memset(devices[i].uuid, 0, UUID_BYTES); /* a driver that names it otherwise */
+        if (uuid_parse(gpu->devices[i]->uuid, &devices[i].uuid) < 0)
+            devices[i].uuid = (struct uuid){0}; /* a driver that names it otherwise */
     }
     return count;
 }
@@ -245,7 +245,7 @@ static int devices_add(struct broker *broker, char error[CONFIG_ERROR_BYTES])
             .device_add.granularity_bytes = broker->gpu->devices[i]->granularity_bytes,
         };
 
-        memcpy(broker->devices[i].uuid, device->uuid, UUID_BYTES);
+        broker->devices[i].uuid = device->uuid;
         broker->devices[i].granularity_bytes = broker->gpu->devices[i]->granularity_bytes;
         broker->devices[i].free_bytes = device->total_bytes;
         broker->devices[i].healthy = true;
@@ -405,9 +405,12 @@ int broker_reload(struct broker *broker, char error[CONFIG_ERROR_BYTES])
 bool broker_device_find(
     const struct broker *broker, const uint8_t *uuid, size_t size, uint32_t *ret_index)
 {
+    struct uuid wanted;
+
+    if (size > 0 && uuid_from_bytes(uuid, size, &wanted) < 0)
+        return false;
     for (uint32_t i = 0; i < broker->device_count; i++) {
-        if (size == 0 ||
-            (size == UUID_BYTES && memcmp(broker->devices[i].uuid, uuid, UUID_BYTES) == 0)) {
+        if (size == 0 || uuid_equal(&broker->devices[i].uuid, &wanted)) {
             *ret_index = i;
             return true;
         }

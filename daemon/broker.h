@@ -17,7 +17,7 @@
 struct event_base;
 
 struct broker_device {
-    uint8_t uuid[UUID_BYTES];
+    struct uuid uuid;
     uint64_t granularity_bytes;
     uint64_t free_bytes; /* as last observed */
     bool healthy;        /* the driver's last call on it didn't fail */

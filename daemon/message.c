@@ -102,7 +102,7 @@ static void welcome_send(struct session *session, uint64_t id, uint32_t tenant)
         (void) core_device_get(broker->core, i, &view);
         (void) core_tenant_device_get(broker->core, tenant, i, &quota);
         gmb__device__init(&devices[i]);
-        devices[i].uuid.data = (uint8_t *) (uintptr_t) broker->devices[i].uuid;
+        devices[i].uuid.data = (uint8_t *) (uintptr_t) broker->devices[i].uuid.bytes;
         devices[i].uuid.len = UUID_BYTES;
         devices[i].name = (char *) (uintptr_t) broker->gpu->devices[i]->name;
         devices[i].capacity_bytes = sub_saturate(view.total, view.reserve);

@@ -10,12 +10,12 @@
 
 #include "base/limits.h"
 #include "base/macro.h"
+#include "base/uuid.h"
 
 /* ControlReply → TenantPage → TenantStatus → TenantDevice. */
 #define WIRE_DEPTH_MAX 4
 /* More than the largest message has. */
 #define WIRE_FIELDS_MAX 32
-#define UUID_BYTES 16
 /* Assignments of one TenantSet: each key once for each of the devices, and room. */
 #define ASSIGNMENTS_MAX 64
 /* Elements of one page; the frame's size bounds it below that already. */
