@@ -168,6 +168,8 @@ static void completion_step(struct broker *broker, const struct executor_done *d
 {
     struct core_event event = {0};
 
+    if (done->result == 0)
+        broker->devices[done->device].healthy = true;
     switch (done->type) {
     case EXECUTOR_JOB_CREATE:
         event.type = done->result == 0 ? CORE_EVENT_CHUNK_CREATED : CORE_EVENT_CHUNK_FAILED;
@@ -182,20 +184,17 @@ static void completion_step(struct broker *broker, const struct executor_done *d
         break;
     case EXECUTOR_JOB_OBSERVE:
         event.type = CORE_EVENT_MEMORY_OBSERVED;
-        /* Without an answer nothing is known to have changed. */
-        if (done->result != 0)
-            driver_failed(broker, done, "asking for free memory");
-        else
-            broker->devices[done->device].free_bytes = done->free_bytes;
         event.observed.device = done->device;
-        event.observed.free_bytes = broker->devices[done->device].free_bytes;
+        event.observed.free_bytes = done->free_bytes;
+        if (done->result != 0) {
+            driver_failed(broker, done, "asking for free memory");
+            event.observed.free_bytes = UINT64_MAX;
+        }
         broker_step(broker, &event);
         return;
     case EXECUTOR_JOB_MAX:
         return;
     }
-    if (done->result == 0)
-        broker->devices[done->device].healthy = true;
     event.chunk.device = done->device;
     event.chunk.chunk = done->chunk;
     event.chunk.generation = done->generation;
@@ -247,7 +246,6 @@ static int devices_add(struct broker *broker, char error[CONFIG_ERROR_BYTES])
 
         broker->devices[i].uuid = device->uuid;
         broker->devices[i].granularity_bytes = broker->gpu->devices[i]->granularity_bytes;
-        broker->devices[i].free_bytes = device->total_bytes;
         broker->devices[i].healthy = true;
         answer = broker_ask(broker, &event);
         if (answer == NULL || answer->type != CORE_ACTION_DEVICE_ADDED) {

@@ -19,8 +19,7 @@ struct event_base;
 struct broker_device {
     struct uuid uuid;
     uint64_t granularity_bytes;
-    uint64_t free_bytes; /* as last observed */
-    bool healthy;        /* the driver's last call on it didn't fail */
+    bool healthy; /* the driver's last call on it didn't fail */
 };
 
 struct broker {
