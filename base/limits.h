@@ -16,6 +16,8 @@
 /* What decoding one frame may allocate: protobuf-c turns 2 bytes into a ~24-byte object at worst.
  */
 #define LIMIT_DECODE_BYTES (1024u * 1024u)
+/* Fields of one message that this version doesn't know: a later one adds a few, and each costs time. */
+#define LIMIT_UNKNOWN_FIELDS 32
 /* Messages that wait for a peer which does not read. Past it the peer is dropped, not waited for.
  */
 #define LIMIT_SEND_QUEUE_FRAMES 256
@@ -23,6 +25,8 @@
 #define LIMIT_SEND_QUEUE_FDS 4096
 /* Frames read from one peer before others get their turn. */
 #define LIMIT_READ_BURST 16
+/* And bytes, past which no further frame is: what takes long to decode comes one at a time. */
+#define LIMIT_READ_BURST_BYTES (16u * 1024u)
 
 /* Requests of one client that wait for memory at once; a worker has tens in flight, not thousands.
  */
