@@ -154,11 +154,19 @@ static void on_tick(evutil_socket_t fd, short what, void *data)
 
 static void driver_failed(struct broker *broker, const struct executor_done *done, const char *what)
 {
+    struct broker_device *device = &broker->devices[done->device];
+    uint32_t held;
+
     if (done->result == GPU_NO_MEMORY) {
         log_debug("device %u: the driver has no memory for a chunk", done->device);
         return;
     }
-    broker->devices[done->device].healthy = false;
+    device->healthy = false;
+    if (!ratelimit_pass(&device->failures, clock_now(broker->clock), COMPLAINT_INTERVAL_NS,
+            COMPLAINT_LINES, &held))
+        return;
+    if (held > 0)
+        log_error("device %u: %u more driver calls failed", done->device, held);
     log_error("device %u: %s failed: %s (%s)", done->device, what,
         done->text[0] != '\0' ? done->text : "no details",
         done->result < 0 ? strerror(-done->result) : "unexpected outcome");
@@ -323,6 +331,7 @@ int broker_new(struct event_base *base, const struct clock *clock, struct gpu *g
     broker->device_count = config->device_count;
     broker->tick_at_ns = CLOCK_NEVER;
     list_init(&broker->sessions);
+    list_init(&broker->greeting);
     list_init(&broker->doomed);
     r = broker_start(broker, error);
     if (r < 0) {

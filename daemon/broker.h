@@ -10,6 +10,7 @@
 #include "base/list.h"
 #include "daemon/client.h"
 #include "daemon/closer.h"
+#include "daemon/complaint.h"
 #include "daemon/config.h"
 #include "daemon/executor.h"
 #include "daemon/session.h"
@@ -20,6 +21,7 @@ struct broker_device {
     struct uuid uuid;
     uint64_t granularity_bytes;
     bool healthy; /* the driver's last call on it didn't fail */
+    struct ratelimit failures;
 };
 
 struct broker {
@@ -39,7 +41,9 @@ struct broker {
     struct broker_device devices[LIMIT_DEVICES];
     void *clients;        /* tsearch(3) tree of struct client, by id */
     struct list sessions; /* struct session.link */
+    struct list greeting; /* struct session.greeting_link, oldest first */
     struct list doomed;   /* struct session.doomed_link: to be ended when the step is over */
+    struct complaints complaints;
     size_t session_count, ungreeted_count;
     struct core_actions actions;
     const struct core_action *answer; /* to the event that is being asked, with its cookie */

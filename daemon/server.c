@@ -92,22 +92,26 @@ static void on_resume(evutil_socket_t fd, short what, void *data)
     (void) event_add(server->control_event, NULL);
 }
 
-/* The oldest ungreeted session of the user with most of them. */
+/* The oldest ungreeted session of the user with most of them; NULL when there is none. */
 static struct session *flooder_find(const struct broker *broker)
 {
+    uid_t uids[LIMIT_UNGREETED];
     struct session *worst = NULL;
-    size_t most = 0;
+    size_t count = 0, most = 0;
 
-    list_for_each(each, &broker->sessions, struct session, link)
+    list_for_each(each, &broker->greeting, struct session, greeting_link)
     {
-        size_t count = 0;
+        if (count < LIMIT_UNGREETED)
+            uids[count++] = each->identity.uid;
+    }
+    list_for_each(each, &broker->greeting, struct session, greeting_link)
+    {
+        size_t same = 0;
 
-        if (each->state != SESSION_GREETING)
-            continue;
-        list_for_each(other, &broker->sessions, struct session, link) count +=
-            other->state == SESSION_GREETING && other->identity.uid == each->identity.uid;
-        if (count > most) {
-            most = count;
+        for (size_t i = 0; i < count; i++)
+            same += uids[i] == each->identity.uid;
+        if (same > most) {
+            most = same;
             worst = each;
         }
     }

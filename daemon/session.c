@@ -45,14 +45,22 @@ static const bool transitions[SESSION_STATE_MAX][SESSION_STATE_MAX] = {
     [SESSION_ACTIVE] = {[SESSION_DOOMED] = true},
 };
 
+/* Takes it out of those that have said nothing yet. */
+static void greeting_end(struct session *session)
+{
+    if (list_empty(&session->greeting_link))
+        return;
+    list_remove(&session->greeting_link);
+    session->broker->ungreeted_count--;
+}
+
 static void session_set_state(struct session *session, enum session_state state)
 {
     bool legal = transitions[session->state][state];
 
     assert(legal);
     (void) legal; /* without assertions */
-    if (session->state == SESSION_GREETING)
-        session->broker->ungreeted_count--;
+    greeting_end(session);
     session->state = state;
 }
 
@@ -102,11 +110,12 @@ static void session_pump(struct session *session)
 static void session_read(struct session *session)
 {
     const uint8_t *bytes;
-    size_t size;
+    size_t size, total = 0;
     int r;
 
-    for (unsigned i = 0; i < LIMIT_READ_BURST && session->state != SESSION_DOOMED &&
-                         conn_queued(session->conn) < QUEUE_FULL;
+    for (unsigned i = 0;
+         i < LIMIT_READ_BURST && total < LIMIT_READ_BURST_BYTES &&
+         session->state != SESSION_DOOMED && conn_queued(session->conn) < QUEUE_FULL;
          i++) {
         r = conn_receive_plain(session->conn, &bytes, &size);
         if (r == -EAGAIN)
@@ -117,6 +126,7 @@ static void session_read(struct session *session)
             session_doom(session, r == -ECONNRESET ? NULL : strerror(-r));
         } else {
             message_handle(session, bytes, size);
+            total += size;
         }
     }
 }
@@ -201,6 +211,8 @@ int session_new_consume(
     list_init(&session->link);
     list_append(&broker->sessions, &session->link);
     broker->session_count++;
+    list_init(&session->greeting_link);
+    list_append(&broker->greeting, &session->greeting_link);
     broker->ungreeted_count++;
     r = conn_new_consume(fd, &session->conn);
     if (r == 0)
@@ -217,8 +229,7 @@ struct session *session_free(struct session *session)
 {
     if (session == NULL)
         return NULL;
-    if (session->state == SESSION_GREETING)
-        session->broker->ungreeted_count--;
+    greeting_end(session);
     session->broker->session_count--;
     list_remove(&session->link);
     list_remove(&session->doomed_link);
@@ -243,6 +254,23 @@ void session_activate(struct session *session)
     session_set_state(session, SESSION_ACTIVE);
 }
 
+bool session_complaint_pass(struct session *session)
+{
+    struct broker *broker = session->broker;
+    const struct client *client = session->client;
+    const struct identity *identity = client != NULL ? &client->identity : &session->identity;
+    const char *tenant = client != NULL ? client->tenant : "";
+    uint32_t held;
+
+    if (!complaint_pass(
+            &broker->complaints, tenant, (uint32_t) identity->uid, clock_now(broker->clock), &held))
+        return false;
+    if (held > 0)
+        log_info("%u more lines about peers of tenant %s (uid %u)", held,
+            client != NULL ? tenant : "none yet", (unsigned) identity->uid);
+    return true;
+}
+
 void session_doom(struct session *session, const char *reason)
 {
     const struct identity *identity =
@@ -250,7 +278,7 @@ void session_doom(struct session *session, const char *reason)
 
     if (session->state == SESSION_DOOMED)
         return;
-    if (reason != NULL)
+    if (reason != NULL && session_complaint_pass(session))
         log_info("dropped pid %d (uid %u, tenant %s): %s", (int) identity->pid,
             (unsigned) identity->uid,
             session->client != NULL ? session->client->tenant : "none yet", reason);

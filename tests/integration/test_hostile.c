@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #include "base/error.h"
 #include "tests/integration/raw.h"
@@ -102,4 +103,29 @@ START_TEST(a_file_that_is_slow_to_close_holds_nobody_up)
 }
 END_TEST
 
-UNIT_MAIN("hostile", a_file_that_is_slow_to_close_holds_nobody_up)
+/* As often as there is time for, what a stranger may say: each gets one line, were it not rationed. */
+START_TEST(a_stranger_cannot_fill_the_log)
+{
+    static const uint8_t old[] = {8, 1, 18, 0}; /* Hello of version 0 */
+    struct harness harness;
+    struct stat status;
+    struct raw raw;
+
+    (void) setenv("GMBD_LOG_LEVEL", "info", 1);
+    harness_start(&harness, NULL);
+    for (unsigned i = 0; i < 1000; i++) {
+        raw_dial(&raw, &harness);
+        ck_assert_int_eq(send(conn_fd(raw.conn), i % 2 == 0 ? "?" : (const char *) old,
+                             i % 2 == 0 ? 1 : sizeof(old), MSG_NOSIGNAL),
+            i % 2 == 0 ? 1 : (int) sizeof(old));
+        raw_expect_end(&raw);
+        raw_close(&raw);
+    }
+    /* 20 lines of at most 1 KiB in 5 s; and what the broker says of itself. */
+    ck_assert_int_eq(stat(harness.log, &status), 0);
+    ck_assert_int_lt(status.st_size, (HARNESS_DEADLINE_MS / 5000 + 1) * 20 * 200);
+    harness_stop(&harness);
+}
+END_TEST
+
+UNIT_MAIN("hostile", a_stranger_cannot_fill_the_log, a_file_that_is_slow_to_close_holds_nobody_up)
