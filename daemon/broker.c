@@ -10,12 +10,15 @@
 #include <search.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "base/log.h"
 #include "base/size.h"
 
 /* Completions taken before the loop looks at anything else. */
 #define DONE_BURST 256
+/* 2 fds for each connection without Hello, and as many for all else. */
+#define FDS_OTHERS (4u * LIMIT_UNGREETED)
 
 /* ------------------------------------------------------------------ actions */
 
@@ -283,12 +286,31 @@ static int configure(
     return -EINVAL;
 }
 
+/*
+ * How many clients the fds of this process are enough for, at two each. What else takes some has at
+ * least half: connections without Hello, at two as well, operators, grants on their way, the driver.
+ */
+static void fds_share(struct broker *broker, struct core_options *options)
+{
+    struct rlimit limit;
+    rlim_t fds = 4 * LIMIT_CLIENTS, others;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0)
+        fds = MIN(fds, limit.rlim_cur);
+    others = MIN(FDS_OTHERS, fds / 2);
+    fds = (fds - others) / 2;
+    options->clients_max = (uint32_t) MIN(fds, (rlim_t) LIMIT_CLIENTS);
+    broker->ungreeted_max = (size_t) others / 4;
+}
+
 static int broker_start(struct broker *broker, char error[CONFIG_ERROR_BYTES])
 {
+    struct core_options options = broker->config->options;
     int r;
 
     (void) snprintf(error, CONFIG_ERROR_BYTES, "no memory for the broker");
-    r = core_new(&broker->config->options, &broker->core);
+    fds_share(broker, &options);
+    r = core_new(&options, &broker->core);
     if (r < 0)
         return r;
     r = executor_new(broker->gpu, &broker->executor);

@@ -44,7 +44,7 @@ struct broker {
     struct list greeting; /* struct session.greeting_link, oldest first */
     struct list doomed;   /* struct session.doomed_link: to be ended when the step is over */
     struct complaints complaints;
-    size_t session_count, ungreeted_count;
+    size_t session_count, ungreeted_count, ungreeted_max;
     struct core_actions actions;
     const struct core_action *answer; /* to the event that is being asked, with its cookie */
     struct core_action answer_copy;

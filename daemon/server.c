@@ -130,7 +130,7 @@ static void client_serve(struct server *server, int fd)
         turn_away(server, "as many clients as the broker takes");
         return;
     }
-    if (broker->ungreeted_count >= LIMIT_UNGREETED) {
+    if (broker->ungreeted_count >= broker->ungreeted_max) {
         session_doom(flooder_find(broker), NULL);
         turn_away(server, "too many connections that say nothing; the oldest was dropped");
     }
