@@ -16,6 +16,8 @@
 /* What decoding one frame may allocate: protobuf-c turns 2 bytes into a ~24-byte object at worst.
  */
 #define LIMIT_DECODE_BYTES (1024u * 1024u)
+/* Fields of one message that this version doesn't know: a later one adds a few, and each costs time. */
+#define LIMIT_UNKNOWN_FIELDS 32
 /* Messages that wait for a peer which does not read. Past it the peer is dropped, not waited for.
  */
 #define LIMIT_SEND_QUEUE_FRAMES 256
@@ -23,6 +25,8 @@
 #define LIMIT_SEND_QUEUE_FDS 4096
 /* Frames read from one peer before others get their turn. */
 #define LIMIT_READ_BURST 16
+/* And bytes, past which no further frame is: what takes long to decode comes one at a time. */
+#define LIMIT_READ_BURST_BYTES (16u * 1024u)
 
 /* Pages in one PageWant and chunks in one ChunkRecall: what fits in a frame at 5 bytes each, with
  * room. */
@@ -57,6 +61,8 @@
 /* Connections that have said no Hello yet, and how long they may take. */
 #define LIMIT_UNGREETED 256
 #define LIMIT_HELLO_NS (UINT64_C(10) * UINT64_C(1000000000))
+/* Sockets that wait to be closed: past it none is accepted for a moment. */
+#define LIMIT_CLOSING 1024
 /* Operators' connections. */
 #define LIMIT_OPERATORS 64
 

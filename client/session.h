@@ -20,8 +20,8 @@
 #include <sys/types.h>
 
 #include "base/list.h"
+#include "base/uuid.h"
 #include "client/outcome.h"
-#include "client/uuid.h"
 #include "gpu/gpu.h"
 #include "proto/conn.h"
 

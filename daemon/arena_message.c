@@ -132,7 +132,7 @@ static int created_send(
     body.lease = arena->lease;
     body.chunk_bytes = arena->table.layout.chunk_bytes;
     body.max_chunks = arena->table.layout.max_chunks;
-    body.device.data = session->broker->devices[arena->device].uuid;
+    body.device.data = session->broker->devices[arena->device].uuid.bytes;
     body.device.len = UUID_BYTES;
     message.id = action->request;
     message.body_case = GMB__BROKER_MESSAGE__BODY_ARENA_CREATED;

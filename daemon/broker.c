@@ -10,6 +10,7 @@
 #include <search.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "base/log.h"
 #include "base/size.h"
@@ -20,6 +21,8 @@
 
 /* Completions taken before the loop looks at anything else. */
 #define DONE_BURST 256
+/* 2 fds for each connection without Hello, and as many for all else. */
+#define FDS_OTHERS (4u * LIMIT_UNGREETED)
 
 /* ------------------------------------------------------------------ actions */
 
@@ -168,11 +171,19 @@ static void on_tick(evutil_socket_t fd, short what, void *data)
 
 static void driver_failed(struct broker *broker, const struct executor_done *done, const char *what)
 {
+    struct broker_device *device = &broker->devices[done->device];
+    uint32_t held;
+
     if (done->result == GPU_NO_MEMORY) {
         log_debug("device %u: the driver has no memory for a chunk", done->device);
         return;
     }
-    broker->devices[done->device].healthy = false;
+    device->healthy = false;
+    if (!ratelimit_pass(&device->failures, clock_now(broker->clock), COMPLAINT_INTERVAL_NS,
+            COMPLAINT_LINES, &held))
+        return;
+    if (held > 0)
+        log_error("device %u: %u more driver calls failed", done->device, held);
     log_error("device %u: %s failed: %s (%s)", done->device, what,
         done->text[0] != '\0' ? done->text : "no details",
         done->result < 0 ? strerror(-done->result) : "unexpected outcome");
@@ -182,6 +193,8 @@ static void completion_step(struct broker *broker, const struct executor_done *d
 {
     struct core_event event = {0};
 
+    if (done->result == 0)
+        broker->devices[done->device].healthy = true;
     switch (done->type) {
     case EXECUTOR_JOB_CREATE:
         event.type = done->result == 0 ? CORE_EVENT_CHUNK_CREATED : CORE_EVENT_CHUNK_FAILED;
@@ -207,8 +220,6 @@ static void completion_step(struct broker *broker, const struct executor_done *d
     case EXECUTOR_JOB_MAX:
         return;
     }
-    if (done->result == 0)
-        broker->devices[done->device].healthy = true;
     event.chunk.device = done->device;
     event.chunk.chunk = done->chunk;
     event.chunk.generation = done->generation;
@@ -240,8 +251,8 @@ size_t broker_config_devices(const struct gpu *gpu, struct config_device devices
 
     for (size_t i = 0; i < count; i++) {
         devices[i] = (struct config_device){.total_bytes = gpu->devices[i]->total_bytes};
-        if (uuid_parse(gpu->devices[i]->uuid, devices[i].uuid) < 0)
-            memset(devices[i].uuid, 0, UUID_BYTES); /* a driver that names it otherwise */
+        if (uuid_parse(gpu->devices[i]->uuid, &devices[i].uuid) < 0)
+            devices[i].uuid = (struct uuid){0}; /* a driver that names it otherwise */
     }
     return count;
 }
@@ -258,7 +269,7 @@ static int devices_add(struct broker *broker, char error[CONFIG_ERROR_BYTES])
             .device_add.granularity_bytes = broker->gpu->devices[i]->granularity_bytes,
         };
 
-        memcpy(broker->devices[i].uuid, device->uuid, UUID_BYTES);
+        broker->devices[i].uuid = device->uuid;
         broker->devices[i].granularity_bytes = broker->gpu->devices[i]->granularity_bytes;
         broker->devices[i].healthy = true;
         answer = broker_ask(broker, &event);
@@ -297,15 +308,39 @@ static int configure(
     return -EINVAL;
 }
 
+/*
+ * How many clients the fds of this process are enough for, at two each. What else takes some has at
+ * least half: connections without Hello, at two as well, operators, grants on their way, the driver.
+ */
+static void fds_share(struct broker *broker, struct core_options *options)
+{
+    struct rlimit limit;
+    rlim_t fds = 4 * LIMIT_CLIENTS, others;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0)
+        fds = MIN(fds, limit.rlim_cur);
+    others = MIN(FDS_OTHERS, fds / 2);
+    fds = (fds - others) / 2;
+    options->clients_max = (uint32_t) MIN(fds, (rlim_t) LIMIT_CLIENTS);
+    broker->ungreeted_max = (size_t) others / 4;
+}
+
 static int broker_start(struct broker *broker, char error[CONFIG_ERROR_BYTES])
 {
+    struct core_options options = broker->config->options;
     int r;
 
     (void) snprintf(error, CONFIG_ERROR_BYTES, "no memory for the broker");
-    r = core_new(&broker->config->options, &broker->core);
+    fds_share(broker, &options);
+    r = core_new(&options, &broker->core);
     if (r < 0)
         return r;
     r = executor_new(broker->gpu, &broker->executor);
+    if (r < 0) {
+        (void) snprintf(error, CONFIG_ERROR_BYTES, "cannot start threads: %s", strerror(-r));
+        return r;
+    }
+    r = closer_new(&broker->closer);
     if (r < 0) {
         (void) snprintf(error, CONFIG_ERROR_BYTES, "cannot start threads: %s", strerror(-r));
         return r;
@@ -346,6 +381,7 @@ int broker_new(struct event_base *base, const struct clock *clock, struct gpu *g
     broker->device_count = config->device_count;
     broker->tick_at_ns = CLOCK_NEVER;
     list_init(&broker->sessions);
+    list_init(&broker->greeting);
     list_init(&broker->doomed);
     r = broker_start(broker, error);
     if (r < 0) {
@@ -383,6 +419,7 @@ struct broker *broker_free(struct broker *broker)
     if (broker->tick_event != NULL)
         event_free(broker->tick_event);
     (void) executor_free(broker->executor);
+    (void) closer_free(broker->closer);
     (void) core_free(broker->core);
     (void) config_free(broker->config);
     free(broker);
@@ -427,9 +464,12 @@ int broker_reload(struct broker *broker, char error[CONFIG_ERROR_BYTES])
 bool broker_device_find(
     const struct broker *broker, const uint8_t *uuid, size_t size, uint32_t *ret_index)
 {
+    struct uuid wanted;
+
+    if (size > 0 && uuid_from_bytes(uuid, size, &wanted) < 0)
+        return false;
     for (uint32_t i = 0; i < broker->device_count; i++) {
-        if (size == 0 ||
-            (size == UUID_BYTES && memcmp(broker->devices[i].uuid, uuid, UUID_BYTES) == 0)) {
+        if (size == 0 || uuid_equal(&broker->devices[i].uuid, &wanted)) {
             *ret_index = i;
             return true;
         }

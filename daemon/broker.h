@@ -9,6 +9,8 @@
 #include "base/clock.h"
 #include "base/list.h"
 #include "daemon/client.h"
+#include "daemon/closer.h"
+#include "daemon/complaint.h"
 #include "daemon/config.h"
 #include "daemon/executor.h"
 #include "daemon/hosting.h"
@@ -17,9 +19,10 @@
 struct event_base;
 
 struct broker_device {
-    uint8_t uuid[UUID_BYTES];
+    struct uuid uuid;
     uint64_t granularity_bytes;
     bool healthy; /* the driver's last call on it didn't fail */
+    struct ratelimit failures;
 };
 
 struct broker {
@@ -31,6 +34,7 @@ struct broker {
     bool config_required;
     struct core *core;
     struct executor *executor;
+    struct closer *closer;
     struct event *done_event, *tick_event;
     uint64_t tick_at_ns; /* what the timer is set to */
     uint64_t start_ns;
@@ -41,8 +45,10 @@ struct broker {
     void *arenas;         /* tsearch(3) tree of struct arena, by lease */
     void *clients;        /* tsearch(3) tree of struct client, by id */
     struct list sessions; /* struct session.link */
+    struct list greeting; /* struct session.greeting_link, oldest first */
     struct list doomed;   /* struct session.doomed_link: to be ended when the step is over */
-    size_t session_count, ungreeted_count;
+    struct complaints complaints;
+    size_t session_count, ungreeted_count, ungreeted_max;
     struct core_actions actions;
     const struct core_action *answer; /* to the event that is being asked, with its cookie */
     struct core_action answer_copy;

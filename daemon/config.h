@@ -10,9 +10,9 @@
 #include <sys/types.h>
 
 #include "base/log.h"
+#include "base/uuid.h"
 #include "daemon/config_key.h"
 #include "daemon/identity.h"
-#include "daemon/uuid.h"
 
 #define CONFIG_ERROR_BYTES 640
 #define CONFIG_PATH_DEFAULT "/etc/gmbd/gmbd.conf"
@@ -35,7 +35,7 @@ struct config_rule {
 
 /* A device as the driver knows it; the index is the core's. */
 struct config_device {
-    uint8_t uuid[UUID_BYTES];
+    struct uuid uuid;
     uint64_t total_bytes;
     uint64_t reserve_bytes; /* filled in by loading, as is: */
     uint64_t tier_bytes;    /* of host memory for its evicted pages */

@@ -89,15 +89,15 @@ static void tenant_enter(struct reading *reading, const char *name)
 static void device_enter(struct reading *reading, const char *uuid)
 {
     const struct config *config = reading->parser->config;
-    uint8_t bytes[UUID_BYTES];
+    struct uuid wanted;
 
-    if (uuid_parse(uuid, bytes) < 0) {
+    if (uuid_parse(uuid, &wanted) < 0) {
         reading_fail(reading, "'%.80s' is no UUID of a device (gmbctl status shows them)", uuid);
         return;
     }
     reading->all_devices = false;
     for (uint32_t i = 0; i < config->device_count; i++) {
-        if (memcmp(config->devices[i].uuid, bytes, UUID_BYTES) == 0) {
+        if (uuid_equal(&config->devices[i].uuid, &wanted)) {
             reading->device = i;
             return;
         }

@@ -41,7 +41,7 @@ static void operator_free(struct operator* operator)
         event_free(operator->readable);
     if (operator->writable != NULL)
         event_free(operator->writable);
-    (void) conn_free(operator->conn);
+    closer_give(operator->operators->broker->closer, conn_free_take_fd(operator->conn));
     free(operator);
 }
 
@@ -243,18 +243,14 @@ static int request_serve(struct operator* operator, const uint8_t * bytes, size_
 
 static int operator_read(struct operator* operator)
 {
-    _cleanup_fdset_ struct fdset fds;
     const uint8_t *bytes;
     size_t size;
     int r = 0;
 
-    fds.count = 0;
-    for (unsigned i = 0; i < LIMIT_READ_BURST && r == 0 &&
-                         conn_queued(operator->conn) == 0 && operator->order == NULL;
+    for (unsigned i = 0; i < LIMIT_READ_BURST && r == 0 && conn_queued(operator->conn) == 0 &&
+                         operator->order == NULL;
          i++) {
-        r = conn_receive(operator->conn, &bytes, &size, &fds);
-        if (r == 0 && fds.count > 0)
-            r = -EBADMSG;
+        r = conn_receive_plain(operator->conn, &bytes, &size);
         if (r == 0)
             r = request_serve(operator, bytes, size);
     }
@@ -335,25 +331,24 @@ struct operators *operators_free(struct operators *operators)
 
 int operators_add_consume(struct operators *operators, int fd)
 {
-    _cleanup_close_ int owned = fd;
     struct ucred cred = {.pid = -1, .uid = (uid_t) -1};
     socklen_t length = sizeof(cred);
     struct operator* operator;
     int r;
 
-    if (operators->count >= LIMIT_OPERATORS)
-        return -EUSERS;
-    operator= calloc(1, sizeof(*operator));
-    if (operator== NULL)
-        return -ENOMEM;
-    (void) getsockopt(owned, SOL_SOCKET, SO_PEERCRED, &cred, &length);
+    operator= operators->count<LIMIT_OPERATORS ? calloc(1, sizeof(*operator)) : NULL;
+    if (operator== NULL) {
+        closer_give(operators->broker->closer, fd);
+        return operators->count < LIMIT_OPERATORS ? -ENOMEM : -EUSERS;
+    }
+    (void) getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &length);
     operator->operators = operators;
     operator->pid = cred.pid;
     operator->uid = cred.uid;
     list_init(&operator->link);
     list_append(&operators->list, &operator->link);
     operators->count++;
-    r = conn_new_consume(TAKE_FD(owned), &operator->conn);
+    r = conn_new_consume(fd, &operator->conn);
     if (r == 0) {
         struct event_base *base = operators->broker->base;
 

@@ -1,7 +1,8 @@
 /*
  * Queues are chains through the jobs themselves, and a chunk's job is part of its record, so that
- * giving back memory can never fail for want of memory. Records are allocated in pages that never
- * move: a worker thread may use one while the table grows.
+ * neither taking nor giving back memory can fail for want of memory. The table of records has room
+ * for every chunk that may be, in address space alone: what is never used costs nothing, and
+ * nothing moves under a worker thread.
  *
  * A completion is announced by an eventfd; the loop takes the whole chain with one lock.
  */
@@ -13,9 +14,8 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 
-#define PAGE_CHUNKS 1024
-#define PAGES (LIMIT_CHUNKS_TOTAL / PAGE_CHUNKS)
 /* Looks at one device that can be on their way at once; a core has one or two. */
 #define OBSERVES 16
 
@@ -35,6 +35,8 @@ struct record {
     struct job job;
     struct gpu_chunk gpu; /* zero: none */
 };
+
+#define RECORDS_BYTES ((size_t) LIMIT_CHUNKS_TOTAL * sizeof(struct record))
 
 /* An fd exported ahead; the slots are used in turn. */
 struct spare {
@@ -61,7 +63,8 @@ struct worker {
 struct executor {
     struct gpu *gpu;
     int event_fd;
-    struct record *pages[PAGES];
+    struct record *records; /* LIMIT_CHUNKS_TOTAL, by the core's chunk number */
+    uint32_t record_high;   /* those above were never used */
     pthread_mutex_t done_mutex;
     struct chain done;  /* under done_mutex */
     struct chain taken; /* the loop's */
@@ -98,9 +101,7 @@ static struct job *chain_take(struct chain *chain)
 
 static struct record *record_find(const struct executor *executor, uint32_t chunk)
 {
-    struct record *page = chunk < LIMIT_CHUNKS_TOTAL ? executor->pages[chunk / PAGE_CHUNKS] : NULL;
-
-    return page != NULL ? &page[chunk % PAGE_CHUNKS] : NULL;
+    return chunk < executor->record_high ? &executor->records[chunk] : NULL;
 }
 
 /* ------------------------------------------------------------------ worker threads */
@@ -203,11 +204,10 @@ struct executor *executor_free(struct executor *executor)
         for (size_t k = 0; k < OBSERVES; k++)
             free(worker->observes[k].text);
     }
-    for (size_t i = 0; i < PAGES; i++) {
-        for (size_t k = 0; executor->pages[i] != NULL && k < PAGE_CHUNKS; k++)
-            record_release(executor, &executor->pages[i][k]);
-        free(executor->pages[i]);
-    }
+    for (uint32_t i = 0; i < executor->record_high; i++)
+        record_release(executor, &executor->records[i]);
+    if (executor->records != NULL)
+        (void) munmap(executor->records, RECORDS_BYTES);
     for (size_t i = 0; i < EXECUTOR_SPARES; i++)
         close_fd(&executor->spares[i].fd);
     (void) pthread_mutex_destroy(&executor->done_mutex);
@@ -216,10 +216,21 @@ struct executor *executor_free(struct executor *executor)
     return NULL;
 }
 
+static int records_reserve(struct executor *executor)
+{
+    void *at = mmap(NULL, RECORDS_BYTES, PROT_READ | PROT_WRITE,
+        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+    if (at == MAP_FAILED)
+        return -errno;
+    executor->records = at;
+    return 0;
+}
+
 int executor_new(struct gpu *gpu, struct executor **ret)
 {
     struct executor *executor;
-    int r = 0;
+    int r;
 
     executor = calloc(1, sizeof(*executor) + gpu->device_count * sizeof(struct worker));
     if (executor == NULL)
@@ -231,8 +242,7 @@ int executor_new(struct gpu *gpu, struct executor **ret)
     chain_init(&executor->taken);
     (void) pthread_mutex_init(&executor->done_mutex, NULL);
     executor->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (executor->event_fd < 0)
-        r = -errno;
+    r = executor->event_fd < 0 ? -errno : records_reserve(executor);
     for (size_t i = 0; r == 0 && i < gpu->device_count; i++) {
         struct worker *worker = &executor->workers[i];
 
@@ -267,44 +277,22 @@ static void job_give(struct worker *worker, struct job *job)
     (void) pthread_mutex_unlock(&worker->mutex);
 }
 
-static struct record *record_make(struct executor *executor, uint32_t chunk)
-{
-    struct record **page = &executor->pages[chunk / PAGE_CHUNKS];
-
-    if (*page == NULL)
-        *page = calloc(PAGE_CHUNKS, sizeof(struct record));
-    return *page != NULL ? &(*page)[chunk % PAGE_CHUNKS] : NULL;
-}
-
-/* A create that found no memory for its record: its completion stands alone. */
-static void create_fail(struct executor *executor, const struct job *like)
-{
-    struct job *job = malloc(sizeof(*job));
-
-    if (job == NULL)
-        abort(); /* 48 bytes: nothing of the daemon works any more, and systemd restarts it */
-    *job = *like;
-    job->result = -ENOMEM;
-    job_finish(executor, job);
-}
-
 void executor_create(
     struct executor *executor, uint32_t device, uint32_t chunk, uint32_t generation, uint64_t bytes)
 {
-    struct record *record = record_make(executor, chunk);
-    struct job job = {
-        .type = EXECUTOR_JOB_CREATE,
-        .device = (uint8_t) device,
-        .generation = generation,
-        .chunk = chunk,
-    };
+    struct record *record = &executor->records[chunk];
 
-    if (record == NULL) {
-        create_fail(executor, &job);
-        return;
-    }
-    record->job = job;
-    record->gpu = (struct gpu_chunk){.bytes = bytes};
+    executor->record_high = MAX(executor->record_high, chunk + 1);
+    *record = (struct record){
+        .job =
+            {
+                .type = EXECUTOR_JOB_CREATE,
+                .device = (uint8_t) device,
+                .generation = generation,
+                .chunk = chunk,
+            },
+        .gpu.bytes = bytes,
+    };
     job_give(&executor->workers[device], &record->job);
 }
 
@@ -351,20 +339,14 @@ void executor_observe(struct executor *executor, uint32_t device)
     job_give(worker, job);
 }
 
-/* Gives the job's memory back to whoever it belongs to. */
+/* What a job leaves once its completion is taken. */
 static void job_retire(struct executor *executor, struct job *job)
 {
     struct worker *worker = &executor->workers[job->device];
-    struct record *record;
 
     free(TAKE_PTR(job->text));
-    if (job->type == EXECUTOR_JOB_OBSERVE) {
+    if (job->type == EXECUTOR_JOB_OBSERVE)
         worker->observes_used &= ~(1u << (job - worker->observes));
-        return;
-    }
-    record = record_find(executor, job->chunk);
-    if (record == NULL || job != &record->job)
-        free(job);
 }
 
 bool executor_take(struct executor *executor, struct executor_done *ret)

@@ -23,7 +23,7 @@ enum executor_job_type {
 struct executor_done {
     enum executor_job_type type;
     uint32_t device, chunk, generation;
-    int result;                /* 0, GPU_NO_MEMORY or -errno; -ENOMEM: the host's memory */
+    int result;                /* 0, GPU_NO_MEMORY or -errno */
     uint64_t free_bytes;       /* OBSERVE */
     char text[GPU_ERROR_SIZE]; /* of a failure; "" else */
 };
@@ -38,7 +38,7 @@ struct executor *executor_free(struct executor *executor);
 /* Readable when there are completions; borrowed. */
 int executor_fd(const struct executor *executor);
 
-/* Each job is answered by exactly one completion, also when it couldn't be started. */
+/* Each job is answered by exactly one completion; giving one needs no memory and can't fail. */
 void executor_create(struct executor *executor, uint32_t device, uint32_t chunk,
     uint32_t generation, uint64_t bytes);
 void executor_release(

@@ -131,7 +131,7 @@ static int frame_send(struct session *session, struct grant *grant,
     body.handle_type = GMB__HANDLE_TYPE__HANDLE_TYPE_POSIX_FD;
     body.n_chunks = fds.count;
     body.chunks = pointers;
-    body.device.data = session->broker->devices[lease->device].uuid;
+    body.device.data = session->broker->devices[lease->device].uuid.bytes;
     body.device.len = UUID_BYTES;
     message.id = grant->request < FRAME_BROKER_ID ? grant->request : 0;
     message.body_case = GMB__BROKER_MESSAGE__BODY_GRANT;

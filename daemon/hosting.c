@@ -104,7 +104,7 @@ static int mover_make(struct hosting *hosting)
     options.driver = gpu_driver_name(broker->gpu->driver);
     options.idle_ns = broker->config->mover_idle_ns;
     return mover_control_new(broker->base, broker->clock, hosting->tier,
-        broker->config->devices[hosting->device].uuid, &options, &handler, &hosting->mover);
+        broker->config->devices[hosting->device].uuid.bytes, &options, &handler, &hosting->mover);
 }
 
 /* ------------------------------------------------------------------ life */

@@ -19,9 +19,6 @@
 #include "daemon/text.h"
 
 #define PROTOCOL_VERSION 1
-/* Refusals of one client that are logged. */
-#define REFUSAL_LINES 20
-#define REFUSAL_INTERVAL_NS (5 * NSEC_PER_SEC)
 
 /* ------------------------------------------------------------------ out */
 
@@ -44,14 +41,9 @@ static void refusal_log(
     struct session *session, enum gmb_status status, enum gmb_limit limit, const char *text)
 {
     const struct client *client = session->client;
-    uint64_t now = clock_now(session->broker->clock);
-    uint32_t held;
 
-    if (!ratelimit_pass(&session->refusals, now, REFUSAL_INTERVAL_NS, REFUSAL_LINES, &held))
+    if (!session_complaint_pass(session))
         return;
-    if (held > 0)
-        log_info("client %llu: %u more refusals",
-            client != NULL ? (unsigned long long) client->id : 0, held);
     if (client != NULL)
         log_info("refused client %llu (tenant %s, pid %d): %s, limit %s: %s",
             (unsigned long long) client->id, client->tenant, (int) client->identity.pid,
@@ -104,7 +96,7 @@ static void welcome_send(struct session *session, uint64_t id, uint32_t tenant)
         (void) core_device_get(broker->core, i, &view);
         (void) core_tenant_device_get(broker->core, tenant, i, &quota);
         gmb__device__init(&devices[i]);
-        devices[i].uuid.data = (uint8_t *) (uintptr_t) broker->devices[i].uuid;
+        devices[i].uuid.data = (uint8_t *) (uintptr_t) broker->devices[i].uuid.bytes;
         devices[i].uuid.len = UUID_BYTES;
         devices[i].name = (char *) (uintptr_t) broker->gpu->devices[i]->name;
         devices[i].capacity_bytes = sub_saturate(view.total, view.reserve);

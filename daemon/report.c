@@ -22,7 +22,7 @@ static char *borrow(const char *text)
 static ProtobufCBinaryData uuid_of(const struct broker *broker, uint32_t device)
 {
     return (ProtobufCBinaryData){
-        .data = (uint8_t *) (uintptr_t) broker->devices[device].uuid,
+        .data = (uint8_t *) (uintptr_t) broker->devices[device].uuid.bytes,
         .len = UUID_BYTES,
     };
 }

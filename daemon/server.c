@@ -1,7 +1,7 @@
 /*
  * A process that is out of fds can't accept, and what it can't accept keeps its socket readable:
- * the loop would spin. So one fd is kept in reserve, given up to accept and close what can't be
- * served.
+ * the loop would spin. So one fd is kept in reserve, given up to accept and turn away what can't be
+ * served. Nothing is accepted until it is there again, nor while too much waits to be closed.
  */
 #include "daemon/server.h"
 
@@ -17,6 +17,8 @@
 
 /* Connections accepted before the loop looks at anything else. */
 #define ACCEPT_BURST 32
+/* How long nothing is accepted when that has to wait. */
+#define PAUSE_USEC 1000
 /* Lines about connections that were turned away. */
 #define TURNED_AWAY_LINES 5
 #define TURNED_AWAY_INTERVAL_NS (10 * NSEC_PER_SEC)
@@ -24,7 +26,7 @@
 struct server {
     struct broker *broker;
     struct listen_socket client, control;
-    struct event *client_event, *control_event;
+    struct event *client_event, *control_event, *resume_event;
     struct operators *operators;
     int reserve_fd;
     struct ratelimit turned_away;
@@ -58,28 +60,58 @@ static int connection_accept(struct server *server, int listener)
         return errno == ECONNABORTED || errno == EINTR ? -EINTR : -EAGAIN;
     close_fd(&server->reserve_fd);
     fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    close_fd(&fd);
-    server->reserve_fd = reserve_open();
+    closer_give(server->broker->closer, fd);
     turn_away(server, "no file descriptors left (RLIMIT_NOFILE)");
-    return -EINTR;
+    return -EAGAIN;
 }
 
-/* The oldest ungreeted session of the user with most of them. */
+/* Stops accepting for a moment if it must. */
+static bool server_pause(struct server *server)
+{
+    struct timeval delay = {.tv_usec = PAUSE_USEC};
+
+    if (server->reserve_fd >= 0 && !closer_full(server->broker->closer))
+        return false;
+    (void) event_del(server->client_event);
+    (void) event_del(server->control_event);
+    (void) event_add(server->resume_event, &delay);
+    return true;
+}
+
+static void on_resume(evutil_socket_t fd, short what, void *data)
+{
+    struct server *server = data;
+
+    (void) fd;
+    (void) what;
+    if (server->reserve_fd < 0)
+        server->reserve_fd = reserve_open();
+    if (server_pause(server))
+        return;
+    (void) event_add(server->client_event, NULL);
+    (void) event_add(server->control_event, NULL);
+}
+
+/* The oldest ungreeted session of the user with most of them; NULL when there is none. */
 static struct session *flooder_find(const struct broker *broker)
 {
+    uid_t uids[LIMIT_UNGREETED];
     struct session *worst = NULL;
-    size_t most = 0;
+    size_t count = 0, most = 0;
 
-    list_for_each(each, &broker->sessions, struct session, link)
+    list_for_each(each, &broker->greeting, struct session, greeting_link)
     {
-        size_t count = 0;
+        if (count < LIMIT_UNGREETED)
+            uids[count++] = each->identity.uid;
+    }
+    list_for_each(each, &broker->greeting, struct session, greeting_link)
+    {
+        size_t same = 0;
 
-        if (each->state != SESSION_GREETING)
-            continue;
-        list_for_each(other, &broker->sessions, struct session, link) count +=
-            other->state == SESSION_GREETING && other->identity.uid == each->identity.uid;
-        if (count > most) {
-            most = count;
+        for (size_t i = 0; i < count; i++)
+            same += uids[i] == each->identity.uid;
+        if (same > most) {
+            most = same;
             worst = each;
         }
     }
@@ -94,17 +126,17 @@ static void client_serve(struct server *server, int fd)
     int r;
 
     if (broker->session_count >= LIMIT_CLIENTS) {
-        close_fd(&fd);
+        closer_give(broker->closer, fd);
         turn_away(server, "as many clients as the broker takes");
         return;
     }
-    if (broker->ungreeted_count >= LIMIT_UNGREETED) {
+    if (broker->ungreeted_count >= broker->ungreeted_max) {
         session_doom(flooder_find(broker), NULL);
         turn_away(server, "too many connections that say nothing; the oldest was dropped");
     }
     r = identity_read(fd, &identity);
     if (r < 0) {
-        close_fd(&fd);
+        closer_give(broker->closer, fd);
         if (r != -ESRCH)
             turn_away(server, strerror(-r));
         return;
@@ -119,7 +151,7 @@ static void on_client(evutil_socket_t listener, short what, void *data)
     struct server *server = data;
 
     (void) what;
-    for (unsigned i = 0; i < ACCEPT_BURST; i++) {
+    for (unsigned i = 0; i < ACCEPT_BURST && !server_pause(server); i++) {
         int fd = connection_accept(server, listener);
 
         if (fd == -EAGAIN)
@@ -135,7 +167,7 @@ static void on_control(evutil_socket_t listener, short what, void *data)
     struct server *server = data;
 
     (void) what;
-    for (unsigned i = 0; i < ACCEPT_BURST; i++) {
+    for (unsigned i = 0; i < ACCEPT_BURST && !server_pause(server); i++) {
         int fd = connection_accept(server, listener);
 
         if (fd == -EAGAIN)
@@ -166,10 +198,11 @@ int server_new_consume(struct broker *broker, struct listen_socket *client,
         event_new(broker->base, server->client.fd, EV_READ | EV_PERSIST, on_client, server);
     server->control_event =
         event_new(broker->base, server->control.fd, EV_READ | EV_PERSIST, on_control, server);
+    server->resume_event = event_new(broker->base, -1, 0, on_resume, server);
     r = operators_new(broker, &server->operators);
-    if (r < 0 || server->reserve_fd < 0 || server->client_event == NULL ||
-        server->control_event == NULL || event_add(server->client_event, NULL) < 0 ||
-        event_add(server->control_event, NULL) < 0) {
+    if (r < 0 || server->reserve_fd < 0 || server->resume_event == NULL ||
+        server->client_event == NULL || server->control_event == NULL ||
+        event_add(server->client_event, NULL) < 0 || event_add(server->control_event, NULL) < 0) {
         (void) server_free(server);
         return r < 0 ? r : -ENOMEM;
     }
@@ -185,6 +218,8 @@ struct server *server_free(struct server *server)
         event_free(server->client_event);
     if (server->control_event != NULL)
         event_free(server->control_event);
+    if (server->resume_event != NULL)
+        event_free(server->resume_event);
     (void) operators_free(server->operators);
     listen_close(&server->client);
     listen_close(&server->control);

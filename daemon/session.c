@@ -46,14 +46,22 @@ static const bool transitions[SESSION_STATE_MAX][SESSION_STATE_MAX] = {
     [SESSION_ACTIVE] = {[SESSION_DOOMED] = true},
 };
 
+/* Takes it out of those that have said nothing yet. */
+static void greeting_end(struct session *session)
+{
+    if (list_empty(&session->greeting_link))
+        return;
+    list_remove(&session->greeting_link);
+    session->broker->ungreeted_count--;
+}
+
 static void session_set_state(struct session *session, enum session_state state)
 {
     bool legal = transitions[session->state][state];
 
     assert(legal);
     (void) legal; /* without assertions */
-    if (session->state == SESSION_GREETING)
-        session->broker->ungreeted_count--;
+    greeting_end(session);
     session->state = state;
 }
 
@@ -102,26 +110,24 @@ static void session_pump(struct session *session)
 
 static void session_read(struct session *session)
 {
-    _cleanup_fdset_ struct fdset fds;
     const uint8_t *bytes;
-    size_t size;
+    size_t size, total = 0;
     int r;
 
-    fds.count = 0;
-    for (unsigned i = 0; i < LIMIT_READ_BURST && session->state != SESSION_DOOMED &&
-                         conn_queued(session->conn) < QUEUE_FULL;
+    for (unsigned i = 0;
+         i < LIMIT_READ_BURST && total < LIMIT_READ_BURST_BYTES &&
+         session->state != SESSION_DOOMED && conn_queued(session->conn) < QUEUE_FULL;
          i++) {
-        r = conn_receive(session->conn, &bytes, &size, &fds);
+        r = conn_receive_plain(session->conn, &bytes, &size);
         if (r == -EAGAIN)
             return;
         if (r == -EBADMSG) {
-            session_doom(session, "it sent an oversized frame, too many fds or ancillary data");
+            session_doom(session, "it sent an oversized frame, or one with file descriptors");
         } else if (r < 0) {
             session_doom(session, r == -ECONNRESET ? NULL : strerror(-r));
-        } else if (fds.count > 0) {
-            session_doom(session, "it sent file descriptors, which no message takes");
         } else {
             message_handle(session, bytes, size);
+            total += size;
         }
     }
 }
@@ -189,14 +195,15 @@ static int session_start(struct session *session)
 int session_new_consume(
     struct broker *broker, int fd, struct identity *identity, struct session **ret)
 {
-    _cleanup_close_ int owned = fd;
     _cleanup_identity_ struct identity owned_identity = *identity;
     struct session *session = calloc(1, sizeof(*session));
     int r;
 
     *identity = IDENTITY_NONE;
-    if (session == NULL)
+    if (session == NULL) {
+        closer_give(broker->closer, fd);
         return -ENOMEM;
+    }
     session->broker = broker;
     session->identity = owned_identity;
     owned_identity = IDENTITY_NONE;
@@ -205,8 +212,10 @@ int session_new_consume(
     list_init(&session->link);
     list_append(&broker->sessions, &session->link);
     broker->session_count++;
+    list_init(&session->greeting_link);
+    list_append(&broker->greeting, &session->greeting_link);
     broker->ungreeted_count++;
-    r = conn_new_consume(TAKE_FD(owned), &session->conn);
+    r = conn_new_consume(fd, &session->conn);
     if (r == 0)
         r = session_start(session);
     if (r < 0) {
@@ -221,8 +230,7 @@ struct session *session_free(struct session *session)
 {
     if (session == NULL)
         return NULL;
-    if (session->state == SESSION_GREETING)
-        session->broker->ungreeted_count--;
+    greeting_end(session);
     session->broker->session_count--;
     list_remove(&session->link);
     list_remove(&session->doomed_link);
@@ -234,7 +242,7 @@ struct session *session_free(struct session *session)
         event_free(session->timer);
     grant_remove_all(session);
     request_remove_all(session);
-    (void) conn_free(session->conn);
+    closer_give(session->broker->closer, conn_free_take_fd(session->conn));
     identity_clear(&session->identity);
     free(session);
     return NULL;
@@ -247,6 +255,23 @@ void session_activate(struct session *session)
     session_set_state(session, SESSION_ACTIVE);
 }
 
+bool session_complaint_pass(struct session *session)
+{
+    struct broker *broker = session->broker;
+    const struct client *client = session->client;
+    const struct identity *identity = client != NULL ? &client->identity : &session->identity;
+    const char *tenant = client != NULL ? client->tenant : "";
+    uint32_t held;
+
+    if (!complaint_pass(
+            &broker->complaints, tenant, (uint32_t) identity->uid, clock_now(broker->clock), &held))
+        return false;
+    if (held > 0)
+        log_info("%u more lines about peers of tenant %s (uid %u)", held,
+            client != NULL ? tenant : "none yet", (unsigned) identity->uid);
+    return true;
+}
+
 void session_doom(struct session *session, const char *reason)
 {
     const struct identity *identity =
@@ -254,7 +279,7 @@ void session_doom(struct session *session, const char *reason)
 
     if (session->state == SESSION_DOOMED)
         return;
-    if (reason != NULL)
+    if (reason != NULL && session_complaint_pass(session))
         log_info("dropped pid %d (uid %u, tenant %s): %s", (int) identity->pid,
             (unsigned) identity->uid,
             session->client != NULL ? session->client->tenant : "none yet", reason);

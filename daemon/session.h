@@ -13,7 +13,6 @@
 #include "base/list.h"
 #include "daemon/core/core.h"
 #include "daemon/identity.h"
-#include "daemon/ratelimit.h"
 #include "proto/conn.h"
 
 struct broker;
@@ -23,8 +22,9 @@ struct event;
 enum session_state { SESSION_GREETING, SESSION_ACTIVE, SESSION_DOOMED, SESSION_STATE_MAX };
 
 struct session {
-    struct list link;        /* broker.sessions */
-    struct list doomed_link; /* broker.doomed */
+    struct list link;          /* broker.sessions */
+    struct list greeting_link; /* broker.greeting, while GREETING */
+    struct list doomed_link;   /* broker.doomed */
     struct broker *broker;
     struct conn *conn;
     enum session_state state;
@@ -35,7 +35,6 @@ struct session {
     void *requests;      /* tsearch(3) tree of struct request, in flight, by id */
     uint32_t request_count;
     struct list grants; /* struct grant.link: being sent, in order */
-    struct ratelimit refusals;
     bool reading, retry;
 };
 
@@ -53,6 +52,8 @@ struct session *session_free(struct session *session);
 void session_activate(struct session *session);
 /* Marks it to be ended by broker_settle(); `reason` is logged unless NULL. Idempotent. */
 void session_doom(struct session *session, const char *reason);
+/* Whether a line about what this peer did wrong may be written now. */
+bool session_complaint_pass(struct session *session);
 
 /* GRANT, DONE or REFUSE for one of its requests. */
 void session_answer(struct session *session, const struct core_action *action);

@@ -8,18 +8,8 @@
 #include <string.h>
 
 #include "base/limits.h"
+#include "base/uuid.h"
 #include "gpu/backend.h"
-
-static void uuid_format(char text[GPU_UUID_SIZE], const CUuuid *uuid)
-{
-    char *at = text + sprintf(text, "GPU-");
-
-    for (size_t i = 0; i < sizeof(uuid->bytes); i++) {
-        if (i == 4 || i == 6 || i == 8 || i == 10)
-            *at++ = '-';
-        at += sprintf(at, "%02x", (unsigned) (unsigned char) uuid->bytes[i]);
-    }
-}
 
 static int attribute_read(struct vmm_gpu *gpu, const struct vmm_device *device,
     CUdevice_attribute attribute, bool *ret, struct gpu_error *error)
@@ -80,6 +70,7 @@ static int device_read(
 {
     const struct cuda_api *cuda = &gpu->cuda;
     CUuuid uuid;
+    struct uuid bytes;
     size_t total = 0;
     int r =
         cuda_result_check(cuda, cuda->device_get(&device->ordinal, ordinal), "cuDeviceGet", error);
@@ -96,7 +87,8 @@ static int device_read(
             cuda, cuda->device_total_mem(&total, device->ordinal), "cuDeviceTotalMem_v2", error);
     if (r < 0)
         return r;
-    uuid_format(device->base.uuid, &uuid);
+    memcpy(bytes.bytes, uuid.bytes, UUID_BYTES);
+    (void) uuid_format(device->base.uuid, &bytes);
     device->base.total_bytes = total;
     r = capabilities_read(gpu, device, error);
     return r < 0 ? r : granularity_read(gpu, device, error);

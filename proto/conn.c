@@ -66,14 +66,24 @@ static void queued_free(struct queued *queued)
     free(queued);
 }
 
-struct conn *conn_free(struct conn *conn)
+int conn_free_take_fd(struct conn *conn)
 {
+    int fd;
+
     if (conn == NULL)
-        return NULL;
+        return -1;
     list_for_each_safe(queued, &conn->queue, struct queued, link) queued_free(queued);
-    close_fd(&conn->fd);
+    fd = TAKE_FD(conn->fd);
     free(conn->large);
     free(conn);
+    return fd;
+}
+
+struct conn *conn_free(struct conn *conn)
+{
+    int fd = conn_free_take_fd(conn);
+
+    close_fd(&fd);
     return NULL;
 }
 
@@ -122,6 +132,47 @@ static int bytes_join(struct conn *conn, const uint8_t *rest, size_t size, const
     return 0;
 }
 
+/* One recvmsg(2): the datagram's size or -errno, what came with it in `header`. */
+static ssize_t datagram_receive(struct conn *conn, struct msghdr *header, int flags)
+{
+    bool reset = false;
+    ssize_t size = 0;
+
+    free(TAKE_PTR(conn->large));
+    /* A peer that closed without having read everything is reported before what it sent last, once:
+     * its parting words say why it closed. */
+    do {
+        reset = reset || (size < 0 && errno == ECONNRESET);
+        size = recvmsg(conn->fd, header, flags | MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    } while (size < 0 && (errno == EINTR || (errno == ECONNRESET && !reset)));
+    if (size < 0)
+        return errno == EWOULDBLOCK ? -EAGAIN : -errno;
+    return size;
+}
+
+int conn_receive_plain(struct conn *conn, const uint8_t **ret_bytes, size_t *ret_size)
+{
+    uint8_t rest[LIMIT_FRAME_BYTES - SMALL_BYTES];
+    struct iovec parts[] = {{conn->small, SMALL_BYTES}, {rest, sizeof(rest)}};
+    struct msghdr header = {.msg_iov = parts, .msg_iovlen = ARRAY_SIZE(parts)};
+    ssize_t size = datagram_receive(conn, &header, MSG_PEEK);
+    int r;
+
+    if (size < 0)
+        return (int) size;
+    /* Without a buffer for them, fds show as MSG_CTRUNC. */
+    if ((header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0)
+        return -EBADMSG;
+    if (size == 0)
+        return -ECONNRESET; /* as below */
+    r = bytes_join(conn, rest, (size_t) size, ret_bytes);
+    if (r < 0)
+        return r;
+    *ret_size = (size_t) size;
+    /* It is there, and nobody else reads: this takes it off the queue. */
+    return recv(conn->fd, NULL, 0, MSG_DONTWAIT) < 0 ? -errno : 0;
+}
+
 int conn_receive(
     struct conn *conn, const uint8_t **ret_bytes, size_t *ret_size, struct fdset *ret_fds)
 {
@@ -134,19 +185,11 @@ int conn_receive(
         .msg_control = &control,
         .msg_controllen = sizeof(control),
     };
-    bool reset = false;
-    ssize_t size = 0;
+    ssize_t size = datagram_receive(conn, &header, 0);
     int r;
 
-    free(TAKE_PTR(conn->large));
-    /* A peer that closed without having read everything is reported before what it sent last, once:
-     * its parting words say why it closed. */
-    do {
-        reset = reset || (size < 0 && errno == ECONNRESET);
-        size = recvmsg(conn->fd, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    } while (size < 0 && (errno == EINTR || (errno == ECONNRESET && !reset)));
     if (size < 0)
-        return errno == EWOULDBLOCK ? -EAGAIN : -errno;
+        return (int) size;
     r = control_collect(&header, ret_fds);
     if ((header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0)
         r = -EBADMSG;

@@ -24,6 +24,12 @@ int conn_new_consume(int fd, struct conn **ret) _must_check_;
 /* Closes the socket and drops what is queued. Accepts NULL, returns NULL. */
 struct conn *conn_free(struct conn *conn);
 
+/*
+ * Drops what is queued and gives the socket to the caller: to be closed where waiting does no harm.
+ * -1 for NULL.
+ */
+int conn_free_take_fd(struct conn *conn) _must_check_;
+
 /* Borrowed: valid as long as the connection. */
 int conn_fd(const struct conn *conn);
 
@@ -34,6 +40,12 @@ int conn_fd(const struct conn *conn);
  */
 int conn_receive(struct conn *conn, const uint8_t **ret_bytes, size_t *ret_size,
     struct fdset *ret_fds) _must_check_;
+
+/*
+ * The same where no fds are expected. A frame that has some is -EBADMSG and stays where it is: no
+ * fd of a peer that isn't trusted gets into this process, whose close(2) could wait for that peer.
+ */
+int conn_receive_plain(struct conn *conn, const uint8_t **ret_bytes, size_t *ret_size) _must_check_;
 
 /*
  * Sends or queues `message` with `fds`, which may be NULL. Ownership of the fds moves here, on

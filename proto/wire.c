@@ -10,12 +10,12 @@
 
 #include "base/limits.h"
 #include "base/macro.h"
+#include "base/uuid.h"
 
 /* ControlReply → TenantPage → TenantStatus → TenantDevice. */
 #define WIRE_DEPTH_MAX 4
 /* More than the largest message has. */
 #define WIRE_FIELDS_MAX 32
-#define UUID_BYTES 16
 /* Assignments of one TenantSet: each key once for each of the devices, and room. */
 #define ASSIGNMENTS_MAX 64
 /* Elements of one page; the frame's size bounds it below that already. */
@@ -41,7 +41,7 @@ static size_t string_bound(const ProtobufCFieldDescriptor *field)
 static size_t repeat_bound(const ProtobufCFieldDescriptor *field)
 {
     if (field->label != PROTOBUF_C_LABEL_REPEATED)
-        return field->type == PROTOBUF_C_TYPE_MESSAGE ? 1 : SIZE_MAX;
+        return 1;
     if (strcmp(field->name, "devices") == 0)
         return LIMIT_DEVICES;
     if (strcmp(field->name, "chunks") == 0)
@@ -208,7 +208,7 @@ static int message_check(
     const ProtobufCMessageDescriptor *descriptor, struct wire wire, unsigned depth)
 {
     uint32_t seen[WIRE_FIELDS_MAX] = {0};
-    unsigned members = 0;
+    unsigned members = 0, unknown = 0;
 
     if (depth >= WIRE_DEPTH_MAX || descriptor->n_fields > WIRE_FIELDS_MAX)
         return -EBADMSG;
@@ -225,6 +225,8 @@ static int message_check(
                 return -EBADMSG;
             if ((field->flags & PROTOBUF_C_FIELD_FLAG_ONEOF) != 0 && ++members > 1)
                 return -EBADMSG;
+        } else if (++unknown > LIMIT_UNKNOWN_FIELDS) {
+            return -EBADMSG;
         }
         r = value_check(&wire, tag & 7, field, depth);
         if (r < 0)

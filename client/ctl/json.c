@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/limits.h"
-#include "client/uuid.h"
+#include "base/uuid.h"
 
 /* Of a repeated field: element `index`; else the field itself. */
 static const void *field_at(

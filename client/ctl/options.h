@@ -1,7 +1,7 @@
 /* gmbctl's command line. */
 #pragma once
 
-#include "client/uuid.h"
+#include "base/uuid.h"
 
 /* What scripts can rely on; gmbctl(1) explains each. */
 enum exit_status {

@@ -2,10 +2,10 @@
 #include <inttypes.h>
 
 #include "base/size.h"
+#include "base/uuid.h"
 #include "client/ctl/duration.h"
 #include "client/ctl/table.h"
 #include "client/ctl/view.h"
-#include "client/uuid.h"
 
 static const char *const tenant_headings[] = {"<TENANT", "<DEVICE", "USED", "LEASED", "CACHED",
     "RELEASING", "ORPHANED", "PEAK", "MIN", "LOW", "HIGH", "MAX", "OVER", "PRIORITY", "WEIGHT",

@@ -3,11 +3,11 @@
 #include <inttypes.h>
 
 #include "base/size.h"
+#include "base/uuid.h"
 #include "client/ctl/duration.h"
 #include "client/ctl/table.h"
 #include "client/ctl/terminal.h"
 #include "client/ctl/view.h"
-#include "client/uuid.h"
 
 static const char *const device_headings[] = {"<DEVICE", "<NAME", "TOTAL", "RESERVE", "LEASED",
     "CACHED", "CLEAN", "RELEASING", "ORPHANED", "OTHERS", "FREE", "<STATE"};

@@ -10,18 +10,43 @@
 #include "daemon/core/states.h"
 #include "daemon/core/tenant.h"
 
+/* What of all places is promised, evenly, to tenants that don't use them yet. */
+#define PLACES_PROMISED 4 /* a quarter */
+
+/*
+ * One tenant's clients, dead connections of living processes among them, must not keep out those of
+ * another. Walks the tenants; it is one Hello's cost.
+ */
+static uint32_t places_promised(
+    const struct core *core, const struct tenant *asking, uint32_t total)
+{
+    uint32_t share = total / PLACES_PROMISED / MAX(core->tenant_count, 1u), promised = 0;
+
+    for (uint32_t i = 0; i < core->tenant_high; i++) {
+        const struct tenant *tenant = core->tenants[i];
+
+        if (tenant && tenant != asking && tenant->configured)
+            promised += (uint32_t) sub_saturate(MIN(share, tenant->clients_max), tenant->clients);
+    }
+    return promised;
+}
+
 static bool client_allowed(
     struct core *core, const struct tenant *tenant, const struct core_event *event)
 {
+    uint32_t total = core->options.clients_max;
+
+    if (total == 0 || total > LIMIT_CLIENTS)
+        total = LIMIT_CLIENTS;
     if (!tenant || !tenant->configured)
         answer_refuse(core, event, GMB_STATUS_NOT_FOUND, GMB_LIMIT_NONE, "no tenant %.64s",
             event->client_add.tenant ? event->client_add.tenant : "");
     else if (tenant->clients >= tenant->clients_max)
         answer_refuse(core, event, GMB_STATUS_EXHAUSTED, GMB_LIMIT_CLIENTS_MAX,
             "tenant %s: ClientsMax=%u clients are there", tenant->name, tenant->clients_max);
-    else if (core->clients.used >= LIMIT_CLIENTS)
+    else if (core->clients.used >= total - places_promised(core, tenant, total))
         answer_refuse(core, event, GMB_STATUS_EXHAUSTED, GMB_LIMIT_CLIENTS_MAX,
-            "the broker serves at most %d clients", LIMIT_CLIENTS);
+            "the broker serves at most %u clients, and keeps some places for each tenant", total);
     else
         return true;
     return false;

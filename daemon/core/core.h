@@ -49,6 +49,7 @@ struct core_options {
     uint64_t create_backoff_ns; /* wait after the driver refused memory that the ledger has */
     uint64_t reclaim_ns;        /* distance of repeated RECLAIM actions */
     uint64_t prefetch_bytes;    /* clean chunks kept ready on each device */
+    uint32_t clients_max;       /* of all tenants together; 0: LIMIT_CLIENTS */
 };
 
 /* The values in force where the configuration says nothing; each is explained in core.c. */

@@ -48,10 +48,9 @@ static int entry_device(const char *entry, unsigned devices)
     if (strncasecmp(entry, "GPU-", 4) != 0 || length <= 4)
         return -1;
     for (unsigned i = 0; i < devices; i++) {
-        char text[LEDGER_UUID_TEXT];
+        char text[UUID_TEXT_MAX];
 
-        ledger_uuid_text(i, text);
-        if (strncasecmp(entry, text, length) != 0)
+        if (strncasecmp(entry, ledger_uuid_text(i, text), length) != 0)
             continue;
         if (found >= 0)
             return -1; /* a beginning that fits two */
@@ -128,7 +127,7 @@ CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device)
 {
     CUresult result = sim_enter(__func__);
     int index = sim_device_index(device);
-    uint8_t bytes[16];
+    struct uuid named;
 
     if (result != CUDA_SUCCESS)
         return result;
@@ -136,8 +135,8 @@ CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device)
         return CUDA_ERROR_INVALID_VALUE;
     if (index < 0)
         return CUDA_ERROR_INVALID_DEVICE;
-    ledger_uuid((unsigned) index, bytes);
-    memcpy(uuid->bytes, bytes, sizeof(bytes));
+    named = ledger_uuid((unsigned) index);
+    memcpy(uuid->bytes, named.bytes, sizeof(named.bytes));
     return CUDA_SUCCESS;
 }
 

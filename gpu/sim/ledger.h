@@ -13,6 +13,7 @@
  */
 #pragma once
 
+#include "base/uuid.h"
 #include "gpu/sim/config.h"
 
 #define LEDGER_CHUNKS_MAX (1u << 20)
@@ -106,8 +107,7 @@ int ledger_memory(struct ledger *ledger, unsigned device, struct ledger_memory *
  */
 int ledger_processes(
     struct ledger *ledger, unsigned device, struct ledger_process *ret, unsigned size) _must_check_;
-/* Bytes 0-15 of a device's UUID: the same for that index on every node. */
-void ledger_uuid(unsigned device, uint8_t ret[16]);
-/* The same as NVML writes it, GPU-8-4-4-4-12. */
-#define LEDGER_UUID_TEXT 41
-void ledger_uuid_text(unsigned device, char ret[LEDGER_UUID_TEXT]);
+/* UUID of a device: the same for that index on every node. */
+struct uuid ledger_uuid(unsigned device);
+/* The same as NVML writes it; returns `text`. */
+char *ledger_uuid_text(unsigned device, char text[UUID_TEXT_MAX]);

@@ -74,24 +74,18 @@ int ledger_processes(
     return (int) count;
 }
 
-void ledger_uuid(unsigned device, uint8_t ret[16])
+struct uuid ledger_uuid(unsigned device)
 {
     /* Version 4, variant 1, as real ones are. */
-    static const uint8_t base[16] = {
-        'g', 'm', 'b', 's', 'i', 'm', 0x40, 0x00, 0x80, 0x00, 0, 0, 0, 0, 0, 0};
+    struct uuid uuid = {{'g', 'm', 'b', 's', 'i', 'm', 0x40, 0x00, 0x80}};
 
-    memcpy(ret, base, sizeof(base));
-    ret[15] = (uint8_t) device;
+    uuid.bytes[UUID_BYTES - 1] = (uint8_t) device;
+    return uuid;
 }
 
-void ledger_uuid_text(unsigned device, char ret[LEDGER_UUID_TEXT])
+char *ledger_uuid_text(unsigned device, char text[UUID_TEXT_MAX])
 {
-    uint8_t uuid[16];
-    size_t at = 0;
+    struct uuid uuid = ledger_uuid(device);
 
-    ledger_uuid(device, uuid);
-    at += (size_t) snprintf(ret, LEDGER_UUID_TEXT, "GPU");
-    for (unsigned i = 0; i < sizeof(uuid); i++)
-        at += (size_t) snprintf(ret + at, LEDGER_UUID_TEXT - at,
-            i == 0 || i == 4 || i == 6 || i == 8 || i == 10 ? "-%02x" : "%02x", uuid[i]);
+    return uuid_format(text, &uuid);
 }

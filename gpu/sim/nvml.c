@@ -163,10 +163,9 @@ nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
     if (uuid == NULL || device == NULL)
         return leave(NVML_ERROR_INVALID_ARGUMENT);
     for (unsigned i = 0; i < device_count(); i++) {
-        char text[LEDGER_UUID_TEXT];
+        char text[UUID_TEXT_MAX];
 
-        ledger_uuid_text(i, text);
-        if (strcasecmp(uuid, text) == 0) {
+        if (strcasecmp(uuid, ledger_uuid_text(i, text)) == 0) {
             *device = &devices[i];
             return leave(NVML_SUCCESS);
         }
@@ -177,7 +176,7 @@ nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
 nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid, unsigned int length)
 {
     nvmlReturn_t result = enter();
-    char text[LEDGER_UUID_TEXT];
+    char text[UUID_TEXT_MAX];
 
     if (result != NVML_SUCCESS)
         return result;
@@ -185,8 +184,7 @@ nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid, unsigned int len
         return leave(NVML_ERROR_INVALID_ARGUMENT);
     if (length < sizeof(text))
         return leave(NVML_ERROR_INSUFFICIENT_SIZE);
-    ledger_uuid_text(device->index, text);
-    memcpy(uuid, text, sizeof(text));
+    memcpy(uuid, ledger_uuid_text(device->index, text), sizeof(text));
     return leave(NVML_SUCCESS);
 }
 

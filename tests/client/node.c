@@ -4,7 +4,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -69,15 +68,13 @@ static bool broker_ready(const struct node *node)
 
 void node_start(struct node *node, uint64_t device_bytes, const char *tenants)
 {
-    char text[64];
+    char text[SCRATCH_PATH_BYTES + 8];
     uint64_t deadline_ns = 0;
     pid_t parent = getpid();
 
     ck_assert_msg(getenv("GMBD") != NULL, "GMBD names the broker to test");
     *node = (struct node){.open_fds = fds_open()};
-    strcpy(node->directory, "/tmp/gmb-node-XXXXXX");
-    ck_assert_ptr_nonnull(mkdtemp(node->directory));
-    ck_assert_int_eq(chmod(node->directory, 0755), 0);
+    ck_assert_int_eq(scratch_make(node->directory), 0);
     (void) snprintf(node->client_socket, 96, "%s/client.sock", node->directory);
     (void) snprintf(node->control_socket, 96, "%s/control.sock", node->directory);
     (void) snprintf(node->config, 96, "%s/gmbd.conf", node->directory);
@@ -158,11 +155,6 @@ void node_kill_broker(struct node *node)
     node->broker = -1;
 }
 
-static int entry_remove(const char *path, const struct stat *stat, int type, struct FTW *place)
-{
-    return remove(path);
-}
-
 void node_stop(struct node *node)
 {
     int status;
@@ -174,7 +166,7 @@ void node_stop(struct node *node)
         ck_assert_msg(
             WIFEXITED(status) && WEXITSTATUS(status) == 0, "gmbd ends with %#x", (unsigned) status);
     }
-    ck_assert_int_eq(nftw(node->directory, entry_remove, 8, FTW_DEPTH | FTW_PHYS), 0);
+    ck_assert_int_eq(scratch_remove(node->directory), 0);
     ck_assert_uint_eq(fds_open(), node->open_fds);
 }
 

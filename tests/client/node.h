@@ -10,13 +10,14 @@
 #include "base/macro.h"
 #include "client/gmb.h"
 #include "proto/gmb.pb-c.h"
+#include "tests/unit/scratch.h"
 
 #define MIB (UINT64_C(1) << 20)
 #define CHUNK_BYTES (2 * MIB)
 #define WAIT_NS (UINT64_C(20) * 1000000000)
 
 struct node {
-    char directory[64];
+    char directory[SCRATCH_PATH_BYTES];
     char client_socket[96], control_socket[96], config[96];
     pid_t broker;
     size_t open_fds;

@@ -16,8 +16,7 @@ void script_begin(struct script *script)
     struct sockaddr_un address = {.sun_family = AF_UNIX};
 
     *script = (struct script){.listen_fd = -1, .open_fds = fds_open()};
-    strcpy(script->directory, "/tmp/gmb-script-XXXXXX");
-    ck_assert_ptr_nonnull(mkdtemp(script->directory));
+    ck_assert_int_eq(scratch_make(script->directory), 0);
     (void) snprintf(script->path, sizeof(script->path), "%s/client.sock", script->directory);
     (void) snprintf(address.sun_path, sizeof(address.sun_path), "%s", script->path);
     script->listen_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
@@ -66,8 +65,7 @@ void script_end(struct script *script)
     }
     script->conn = conn_free(script->conn);
     close_fd(&script->listen_fd);
-    ck_assert_int_eq(unlink(script->path), 0);
-    ck_assert_int_eq(rmdir(script->directory), 0);
+    ck_assert_int_eq(scratch_remove(script->directory), 0);
     ck_assert_uint_eq(fds_open(), script->open_fds);
     ck_assert(fake_gpu_idle());
 }

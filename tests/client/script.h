@@ -15,12 +15,13 @@
 #include "proto/conn.h"
 #include "tests/client/fake_gpu.h"
 #include "tests/client/fds.h"
+#include "tests/unit/scratch.h"
 
 #define CHUNK FAKE_GPU_GRANULARITY
 #define LEASE_ID 77
 
 struct script {
-    char directory[64];
+    char directory[SCRATCH_PATH_BYTES];
     char path[96];
     int listen_fd;
     struct conn *conn;

@@ -472,15 +472,10 @@ int main(void)
         requests_beyond_the_sockets_room_are_sent_later};
     Suite *suite = suite_create("client async");
     TCase *tcase = tcase_create("client async");
-    SRunner *runner = srunner_create(suite);
-    int failed;
 
     for (size_t i = 0; i < ARRAY_SIZE(tests); i++)
         tcase_add_test(tcase, tests[i]);
     tcase_add_loop_test(tcase, disconnect_gives_back_a_grant_that_comes_late, 0, 2);
     suite_add_tcase(suite, tcase);
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return unit_run_suite(suite);
 }

@@ -274,8 +274,6 @@ int main(void)
 {
     Suite *suite = suite_create("client breach");
     TCase *steps = tcase_create("client breach");
-    SRunner *runner = srunner_create(suite);
-    int failed;
 
     tcase_add_loop_test(steps, broker_that_closes_at_any_step_leaves_what_was_mapped, 0, STEP_MAX);
     tcase_add_test(steps, disconnect_after_the_broker_has_gone_unmaps_everything);
@@ -290,8 +288,5 @@ int main(void)
     tcase_add_test(steps, parting_words_are_the_reason);
     tcase_add_test(steps, later_events_are_ignored);
     suite_add_tcase(suite, steps);
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return unit_run_suite(suite);
 }

@@ -148,15 +148,10 @@ int main(void)
 {
     Suite *suite = suite_create("client fork");
     TCase *tcase = tcase_create("client fork");
-    SRunner *runner = srunner_create(suite);
-    int failed;
 
     tcase_add_loop_test(tcase, child_is_told_and_parent_goes_on, 0, 2);
     tcase_add_test(tcase, fork_finds_whole_structures_while_other_threads_work);
     tcase_set_timeout(tcase, 30);
     suite_add_tcase(suite, tcase);
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return unit_run_suite(suite);
 }

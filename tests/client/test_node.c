@@ -317,8 +317,6 @@ int main(void)
 {
     Suite *suite = suite_create("client node");
     TCase *tcase = tcase_create("client node");
-    SRunner *runner = srunner_create(suite);
-    int failed;
 
     tcase_add_test(tcase, grow_and_shrink_keep_address_and_contents);
     tcase_add_test(tcase, two_tenants_racing_for_the_last_bytes_share_exactly_what_there_is);
@@ -329,8 +327,5 @@ int main(void)
     tcase_add_test(tcase, disconnect_gives_everything_back);
     tcase_set_timeout(tcase, 60);
     suite_add_tcase(suite, tcase);
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return unit_run_suite(suite);
 }

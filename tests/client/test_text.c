@@ -11,7 +11,6 @@
 #include "client/ctl/duration.h"
 #include "client/ctl/table.h"
 #include "client/ctl/terminal.h"
-#include "client/uuid.h"
 #include "tests/unit/unit.h"
 
 START_TEST(text_is_cut_at_whole_characters)
@@ -30,27 +29,6 @@ START_TEST(text_is_cut_at_whole_characters)
     ck_assert_str_eq(out, "");
     text_clean(out, 1, "abc");
     ck_assert_str_eq(out, "");
-}
-END_TEST
-
-START_TEST(uuids_are_read_as_they_are_written)
-{
-    static const char *const wrong[] = {"", "GPU-", "GPU-00112233-4455-6677-8899-aabbccddeef",
-        "GPU-00112233-4455-6677-8899-aabbccddeeff0", "00112233445566778899aabbccddeeff",
-        "GPU-0011223g-4455-6677-8899-aabbccddeeff", "gpu-00112233-4455-6677-8899-aabbccddeeff",
-        "GPU-00112233-4455-6677-8899-aabbccddeef-"};
-    static const char *const right[] = {"GPU-00112233-4455-6677-8899-aabbccddeeff",
-        "MIG-00112233-4455-6677-8899-aabbccddeeff", "00112233-4455-6677-8899-AABBCCDDEEFF"};
-    char text[UUID_TEXT_MAX];
-    struct uuid uuid;
-
-    for (size_t i = 0; i < ARRAY_SIZE(wrong); i++)
-        ck_assert_msg(uuid_parse(wrong[i], &uuid) == -EINVAL, "%s", wrong[i]);
-    for (size_t i = 0; i < ARRAY_SIZE(right); i++) {
-        ck_assert_int_eq(uuid_parse(right[i], &uuid), 0);
-        ck_assert_str_eq(uuid_format(text, &uuid), "GPU-00112233-4455-6677-8899-aabbccddeeff");
-    }
-    ck_assert_int_eq(uuid_from_bytes(uuid.bytes, 15, &uuid), -EINVAL);
 }
 END_TEST
 
@@ -163,6 +141,6 @@ START_TEST(files_get_no_colour)
 }
 END_TEST
 
-UNIT_MAIN("client text", text_is_cut_at_whole_characters, uuids_are_read_as_they_are_written,
-    spans_have_their_two_largest_units, terminal_sees_no_controls_and_no_reversals,
-    columns_are_aligned_and_nothing_trails, files_get_no_colour)
+UNIT_MAIN("client text", text_is_cut_at_whole_characters, spans_have_their_two_largest_units,
+    terminal_sees_no_controls_and_no_reversals, columns_are_aligned_and_nothing_trails,
+    files_get_no_colour)

@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "tests/conformance/node.h"
+#include "tests/unit/unit.h"
 
 #define TEST_TIMEOUT_S 60
 
@@ -230,18 +231,12 @@ static int tests_run(const char *name, const TTest *const tests[], size_t count)
 {
     Suite *suite = suite_create(name);
     TCase *tcase = tcase_create(name);
-    SRunner *runner;
-    int failed;
 
     tcase_set_timeout(tcase, TEST_TIMEOUT_S);
     for (size_t i = 0; i < count; i++)
         tcase_add_test(tcase, tests[i]);
     suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return unit_run_suite(suite);
 }
 
 int conformance_main(const char *name, const TTest *const tests[], size_t count)

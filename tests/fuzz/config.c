@@ -11,8 +11,8 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const struct config_device devices[] = {
-        {.uuid = {[15] = 1}, .total_bytes = UINT64_C(80) << 30},
-        {.uuid = {[15] = 2}, .total_bytes = 1},
+        {.uuid.bytes[15] = 1, .total_bytes = UINT64_C(80) << 30},
+        {.uuid.bytes[15] = 2, .total_bytes = 1},
     };
     char error[CONFIG_ERROR_BYTES] = "";
     struct config *config = NULL;

@@ -5,7 +5,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -13,7 +12,6 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -159,10 +157,8 @@ void harness_start_with(struct harness *harness, const char *text, const char *c
     struct gpu_error error = {0};
     char sim[80];
 
-    *harness = (struct harness){.dir = "/tmp/gmb-test-XXXXXX", .notify_fd = -1};
-    ck_assert_ptr_nonnull(mkdtemp(harness->dir));
-    /* Tests that change their user still have to reach the socket. */
-    ck_assert_int_eq(chmod(harness->dir, 0711), 0);
+    *harness = (struct harness){.notify_fd = -1};
+    ck_assert_int_eq(scratch_make(harness->dir), 0);
     (void) snprintf(
         harness->client_socket, sizeof(harness->client_socket), "%s/client.sock", harness->dir);
     (void) snprintf(
@@ -189,18 +185,10 @@ void harness_start(struct harness *harness, const char *text)
 
 /* ------------------------------------------------------------------ end */
 
-static int entry_remove(const char *path, const struct stat *status, int type, struct FTW *walk)
-{
-    (void) status;
-    (void) type;
-    (void) walk;
-    return remove(path);
-}
-
 static void folder_remove(struct harness *harness)
 {
     harness->gpu = gpu_close(harness->gpu);
-    ck_assert_int_eq(nftw(harness->dir, entry_remove, 16, FTW_DEPTH | FTW_PHYS), 0);
+    ck_assert_int_eq(scratch_remove(harness->dir), 0);
 }
 
 static void broker_gone(struct harness *harness)

@@ -14,13 +14,14 @@
 #include "base/macro.h"
 #include "gpu/gpu.h"
 #include "proto/conn.h"
+#include "tests/unit/scratch.h"
 
 #define HARNESS_DEADLINE_MS 20000
 #define HARNESS_MEMORY (UINT64_C(1) << 30)
 #define HARNESS_CHUNK (UINT64_C(2) << 20)
 
 struct harness {
-    char dir[64];
+    char dir[SCRATCH_PATH_BYTES];
     char client_socket[96], control_socket[96], config[96], log[96];
     pid_t pid;     /* of the broker; 0: none runs */
     int notify_fd; /* what the broker tells its service manager */

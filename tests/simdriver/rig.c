@@ -3,17 +3,13 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <ftw.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
-static int entry_remove(const char *path, const struct stat *status, int kind, struct FTW *walk)
-{
-    return remove(path);
-}
+#include "tests/unit/scratch.h"
 
 static char directory[] = "/dev/shm/gmb-rig-XXXXXX";
 struct sim_config rig;
@@ -43,8 +39,7 @@ int rig_main_loops(const char *name, const TTest *const tests[], size_t count,
 {
     Suite *suite = suite_create(name);
     TCase *tcase = tcase_create(name);
-    SRunner *runner;
-    int failed;
+    int status;
 
     if (mkdtemp(directory) == NULL) {
         perror(directory);
@@ -57,12 +52,9 @@ int rig_main_loops(const char *name, const TTest *const tests[], size_t count,
     for (size_t i = 0; i < loop_count; i++)
         tcase_add_loop_test(tcase, loops[i].test, 0, (int) loops[i].count);
     suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    (void) nftw(directory, entry_remove, 16, FTW_DEPTH | FTW_PHYS);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    status = unit_run_suite(suite);
+    (void) scratch_remove(directory);
+    return status;
 }
 
 struct ledger *rig_open(void)

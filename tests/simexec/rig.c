@@ -2,7 +2,6 @@
 #include "tests/simexec/rig.h"
 
 #include <errno.h>
-#include <ftw.h>
 #include <stdio.h>
 #include <time.h>
 
@@ -107,11 +106,6 @@ bool rig_is_set(const bool *flag)
     return __atomic_load_n(flag, __ATOMIC_ACQUIRE);
 }
 
-static int remove_one(const char *path, const struct stat *status, int kind, struct FTW *walk)
-{
-    return remove(path);
-}
-
 int rig_main(const char *name, const TTest *const tests[], size_t count)
 {
     char directory[] = "/tmp/gmb-simexec-XXXXXX";
@@ -122,6 +116,6 @@ int rig_main(const char *name, const TTest *const tests[], size_t count)
         return EXIT_FAILURE;
     }
     result = unit_run(name, tests, count);
-    (void) nftw(directory, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+    (void) scratch_remove(directory);
     return result;
 }

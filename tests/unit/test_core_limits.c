@@ -141,6 +141,36 @@ START_TEST(clients_max_is_exact)
 }
 END_TEST
 
+START_TEST(a_tenant_with_many_clients_leaves_places_to_others)
+{
+    struct core_options options = core_options_default;
+
+    options.clients_max = 16;
+    world_init(&world, &options, 64 * MIB, 0);
+    (void) world_tenant(&world, "chat");
+    (void) world_tenant(&world, "batch");
+    reconfigure();
+    /* A quarter of 16 is promised, 2 to each: the first tenant gets 14, the other its 2. */
+    for (unsigned i = 0; i < 14; i++)
+        ck_assert_uint_ne(world_client(&world, "chat"), 0);
+    ck_assert_uint_eq(world_client(&world, "chat"), 0);
+    for (unsigned i = 0; i < 2; i++)
+        ck_assert_uint_ne(world_client(&world, "batch"), 0);
+    ck_assert_uint_eq(world_client(&world, "batch"), 0);
+    world_done(&world);
+    /* Who may have none is promised none. */
+    world_init(&world, &options, 64 * MIB, 0);
+    (void) world_tenant(&world, "chat");
+    (void) world_tenant(&world, "batch");
+    world.tenants[1].clients_max = 0;
+    reconfigure();
+    for (unsigned i = 0; i < 16; i++)
+        ck_assert_uint_ne(world_client(&world, "chat"), 0);
+    ck_assert_uint_eq(world_client(&world, "chat"), 0);
+    world_done(&world);
+}
+END_TEST
+
 START_TEST(leases_max_counts_what_is_asked_for_too)
 {
     core_id lease;
@@ -215,6 +245,6 @@ UNIT_MAIN("core_limits", two_requests_for_the_last_bytes_only_one_is_admitted,
     two_requests_below_memory_max_only_together_above_it,
     memory_max_gives_its_last_byte_and_no_more, a_permanent_refusal_is_never_called_a_temporary_one,
     memory_min_is_grantable_however_much_others_use, free_memory_is_never_more_than_there_is,
-    clients_max_is_exact, leases_max_counts_what_is_asked_for_too,
-    a_client_has_at_most_1024_requests_waiting, a_tenant_has_at_most_4096_requests_waiting,
-    quotas_that_add_up_to_the_capacity_still_work)
+    clients_max_is_exact, a_tenant_with_many_clients_leaves_places_to_others,
+    leases_max_counts_what_is_asked_for_too, a_client_has_at_most_1024_requests_waiting,
+    a_tenant_has_at_most_4096_requests_waiting, quotas_that_add_up_to_the_capacity_still_work)

@@ -12,8 +12,8 @@
 #define UUID_B "GPU-00000000-0000-0000-0000-000000000002"
 
 static const struct config_device devices[] = {
-    {.uuid = {[15] = 1}, .total_bytes = 8 * GIB},
-    {.uuid = {[15] = 2}, .total_bytes = 16 * GIB},
+    {.uuid.bytes[15] = 1, .total_bytes = 8 * GIB},
+    {.uuid.bytes[15] = 2, .total_bytes = 16 * GIB},
 };
 static char error[CONFIG_ERROR_BYTES];
 

@@ -9,7 +9,6 @@
 #include <sys/wait.h>
 
 #include "daemon/identity.h"
-#include "daemon/uuid.h"
 #include "tests/unit/unit.h"
 
 #define REST "S 1 1 1 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 4711 9 9\n"
@@ -131,23 +130,6 @@ START_TEST(a_process_younger_than_the_connection_is_not_its_peer)
 }
 END_TEST
 
-START_TEST(uuids_are_read_in_their_one_form)
-{
-    static const uint8_t expected[UUID_BYTES] = {
-        0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef, 0, 1, 2, 3, 4, 5, 6, 0xff};
-    uint8_t uuid[UUID_BYTES];
-
-    ck_assert_int_eq(uuid_parse("GPU-01234567-89ab-cdef-0001-0203040506ff", uuid), 0);
-    ck_assert_mem_eq(uuid, expected, UUID_BYTES);
-    ck_assert_int_eq(uuid_parse("MIG-01234567-89AB-CDEF-0001-0203040506FF", uuid), 0);
-    ck_assert_int_eq(uuid_parse("01234567-89ab-cdef-0001-0203040506ff", uuid), 0);
-    ck_assert_int_eq(uuid_parse("GPU-0123456789abcdef00010203040506ff", uuid), -EINVAL);
-    ck_assert_int_eq(uuid_parse("GPU-01234567-89ab-cdef-0001-0203040506f", uuid), -EINVAL);
-    ck_assert_int_eq(uuid_parse("GPU-01234567-89ab-cdef-0001-0203040506ff0", uuid), -EINVAL);
-    ck_assert_int_eq(uuid_parse("", uuid), -EINVAL);
-}
-END_TEST
-
 UNIT_MAIN("daemon_identity", the_start_time_is_field_22_whatever_the_name,
     the_cgroup_is_the_unified_one, a_living_peer_is_who_connected, a_dead_peer_is_nobody,
-    a_process_younger_than_the_connection_is_not_its_peer, uuids_are_read_in_their_one_form)
+    a_process_younger_than_the_connection_is_not_its_peer)

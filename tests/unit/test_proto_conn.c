@@ -204,7 +204,54 @@ START_TEST(the_end_is_told_from_silence)
 }
 END_TEST
 
+START_TEST(a_plain_receipt_lets_no_fd_in)
+{
+    struct fdset fds = FDSET_EMPTY;
+    const uint8_t *bytes;
+    size_t size;
+    int mark;
+
+    pair_open();
+    ck_assert_int_eq(conn_receive_plain(right, &bytes, &size), -EAGAIN);
+    ck_assert_int_eq(done_send(NULL), 0);
+    ck_assert_int_eq(done_send(NULL), 0);
+    ck_assert_int_eq(fdset_consume(&fds, null_open()), 0);
+    mark = fd_mark();
+    ck_assert_int_eq(done_send(&fds), 0);
+    for (unsigned i = 0; i < 2; i++) {
+        ck_assert_int_eq(conn_receive_plain(right, &bytes, &size), 0);
+        ck_assert_uint_eq(size, 4); /* id 1, an empty Done */
+    }
+    /* As often as it is asked: the frame stays where it is, and so do its fds. */
+    for (unsigned i = 0; i < 2; i++)
+        ck_assert_int_eq(conn_receive_plain(right, &bytes, &size), -EBADMSG);
+    ck_assert_int_eq(fd_mark(), mark - 1); /* what was sent was closed here, and nothing came */
+    pair_close();
+}
+END_TEST
+
+START_TEST(a_plain_receipt_knows_the_end_and_what_is_too_large)
+{
+    static const uint8_t large[LIMIT_FRAME_BYTES + 1];
+    const uint8_t *bytes;
+    size_t size;
+
+    pair_open();
+    ck_assert_int_eq(send(conn_fd(left), large, sizeof(large) - 1, 0), sizeof(large) - 1);
+    ck_assert_int_eq(conn_receive_plain(right, &bytes, &size), 0);
+    ck_assert_uint_eq(size, LIMIT_FRAME_BYTES);
+    ck_assert_int_eq(send(conn_fd(left), large, sizeof(large), 0), sizeof(large));
+    ck_assert_int_eq(conn_receive_plain(right, &bytes, &size), -EBADMSG);
+    pair_close();
+    pair_open();
+    left = conn_free(left);
+    ck_assert_int_eq(conn_receive_plain(right, &bytes, &size), -ECONNRESET);
+    pair_close();
+}
+END_TEST
+
 UNIT_MAIN("proto_conn", fds_travel_with_their_frame_and_are_closed_here,
     more_fds_than_a_frame_takes_are_all_closed, frames_of_every_size_arrive_as_they_were,
     a_peer_that_does_not_read_fills_the_queue_to_its_bound,
-    fds_in_the_queue_are_bounded_and_closed_with_it, the_end_is_told_from_silence)
+    fds_in_the_queue_are_bounded_and_closed_with_it, the_end_is_told_from_silence,
+    a_plain_receipt_lets_no_fd_in, a_plain_receipt_knows_the_end_and_what_is_too_large)

@@ -235,7 +235,22 @@ START_TEST(a_frame_ends_at_its_bound)
 }
 END_TEST
 
+START_TEST(fields_that_only_cost_time_are_few)
+{
+    uint8_t bytes[4 + 2 * (LIMIT_UNKNOWN_FIELDS + 1)] = {8, 1, 0x3a, 0};
+
+    for (size_t i = 4; i < sizeof(bytes); i += 2) {
+        bytes[i] = 15 << 3; /* unknown, a number: 0 */
+        bytes[i + 1] = 0;
+    }
+    ck_assert_int_eq(decode_client(bytes, sizeof(bytes) - 2), 0);
+    ck_assert_int_eq(decode_client(bytes, sizeof(bytes)), -EBADMSG);
+    /* An id twice: the last would win, and any number of them would be read. */
+    ck_assert_int_eq(decode_client("\x08\x01\x3a\x00\x08\x01", 6), -EBADMSG);
+}
+END_TEST
+
 UNIT_MAIN("proto_frame", what_was_encoded_is_decoded, an_envelope_needs_id_and_body,
     what_a_client_tells_has_no_id_and_what_it_asks_has, runs_of_numbers_end_at_their_bound,
     names_end_at_their_bound, strings_hold_text_alone, uuids_have_sixteen_bytes_or_none,
-    grants_are_whole_and_bounded, a_frame_ends_at_its_bound)
+    grants_are_whole_and_bounded, a_frame_ends_at_its_bound, fields_that_only_cost_time_are_few)

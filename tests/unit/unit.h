@@ -1,5 +1,6 @@
 /*
- * main() of a unit test: runs the listed libcheck tests, each in a process of its own.
+ * main() of a test: runs the listed libcheck tests, each in a process of its own, with a folder for
+ * what they write (scratch.h).
  * The exit status says whether all passed; CK_TAP_LOG_FILE_NAME and the other CK_* variables work.
  */
 #pragma once
@@ -8,22 +9,31 @@
 #include <stdlib.h>
 
 #include "base/macro.h"
+#include "tests/unit/scratch.h"
+
+/* Runs a suite that was put together by hand, and frees it. */
+static inline int unit_run_suite(Suite *suite)
+{
+    SRunner *runner = srunner_create(suite);
+    int failed;
+
+    scratch_begin();
+    srunner_run_all(runner, CK_ENV);
+    scratch_end();
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
 
 static inline int unit_run(const char *name, const TTest *const tests[], size_t count)
 {
     Suite *suite = suite_create(name);
     TCase *tcase = tcase_create(name);
-    SRunner *runner;
-    int failed;
 
     for (size_t i = 0; i < count; i++)
         tcase_add_test(tcase, tests[i]);
     suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return unit_run_suite(suite);
 }
 
 #define UNIT_MAIN(name, ...)                                                                       \

@@ -1,5 +1,5 @@
 /* One pass over the text: digits in pairs, dashes exactly where they belong. */
-#include "client/uuid.h"
+#include "base/uuid.h"
 
 #include <errno.h>
 #include <string.h>

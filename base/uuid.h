@@ -1,4 +1,4 @@
-/* Device UUIDs: 16 bytes on the wire, `GPU-8-4-4-4-12` for people. */
+/* UUIDs of devices: 16 bytes on the wire, `GPU-8-4-4-4-12` for people. Pure. */
 #pragma once
 
 #include "base/macro.h"
