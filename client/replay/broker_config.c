@@ -5,11 +5,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#define PRIORITY_FIRST 500u
-#define PRIORITY_STEP 100u
-
-static void write_tenant(
-    FILE *file, const struct tenant *tenant, uint32_t index, const struct sizing *sizing)
+static void write_tenant(FILE *file, const struct tenant *tenant, const struct sizing *sizing)
 {
     fprintf(file, "[Tenant %s]\n", tenant->name);
     if (tenant->has_group)
@@ -21,8 +17,7 @@ static void write_tenant(
         "MemoryMax=%llu\n"
         "Priority=%u\n\n",
         (unsigned long long) sizing->memory_min_bytes,
-        (unsigned long long) sizing->memory_max_bytes,
-        PRIORITY_FIRST - MIN(index, 4u) * PRIORITY_STEP);
+        (unsigned long long) sizing->memory_max_bytes, tenant->priority);
 }
 
 int broker_config_write(
@@ -34,7 +29,7 @@ int broker_config_write(
     if (!file)
         return -errno;
     for (uint32_t i = 0; i < tenants->count; i++)
-        write_tenant(file, &tenants->items[i], i, sizing);
+        write_tenant(file, &tenants->items[i], sizing);
     r = ferror(file) ? -EIO : 0;
     if (fclose(file) != 0 && r == 0)
         r = -errno;

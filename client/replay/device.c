@@ -127,6 +127,12 @@ int device_open(
     return 0;
 }
 
+int device_enter(struct device *device, struct gpu_error *error)
+{
+    return cuda_result_check(device->gpu->cuda, device->gpu->cuda->ctx_set_current(device->context),
+        "cuCtxSetCurrent", error);
+}
+
 static int launch(
     struct device *device, enum kernel kernel, uint64_t bytes, void *args, struct gpu_error *error)
 {

@@ -3,7 +3,8 @@
  * stream of its own, through the driver's own functions.
  *
  * Errors are negative errno with text in `error`; after -EIO the process has to end. Not
- * thread-safe: the context is made current for the thread that opens the device.
+ * thread-safe: the context is made current for the thread that opens the device, and for those that
+ * enter.
  */
 #pragma once
 
@@ -22,6 +23,10 @@ static inline void device_close_ptr(struct device **device)
 {
     *device = device_close(*device);
 }
+
+/* Makes its context current for the calling thread, which may then use the device, one thread at a
+ * time. */
+int device_enter(struct device *device, struct gpu_error *error) _must_check_;
 
 /* A run of chunks of one lease, and whose they are. */
 struct device_span {

@@ -69,6 +69,7 @@ static int choose_sizes(const struct options *options, const struct trace *trace
         .scale = options->scale,
         .speed = options->speed,
         .device_bytes = options->device_memory,
+        .device_percent = options->device_percent,
     };
     char text[TENANTS_ERROR_BYTES];
     uint32_t wanted;

@@ -31,6 +31,9 @@ enum option_code {
     OPTION_DEVICE_MEMORY,
     OPTION_SEED,
     OPTION_WAIT,
+    OPTION_ARENA,
+    OPTION_THINK,
+    OPTION_PRIORITIES,
     OPTION_POLICY,
     OPTION_BLOCKS,
     OPTION_BOUND,
@@ -55,6 +58,9 @@ static const struct option table[] = {
     {"device-memory", required_argument, NULL, OPTION_DEVICE_MEMORY},
     {"seed", required_argument, NULL, OPTION_SEED},
     {"wait", required_argument, NULL, OPTION_WAIT},
+    {"arena", no_argument, NULL, OPTION_ARENA},
+    {"think", required_argument, NULL, OPTION_THINK},
+    {"priorities", required_argument, NULL, OPTION_PRIORITIES},
     {"policy", required_argument, NULL, OPTION_POLICY},
     {"blocks", required_argument, NULL, OPTION_BLOCKS},
     {"bound", no_argument, NULL, OPTION_BOUND},
@@ -79,7 +85,12 @@ const char options_usage[] =
     "  --decode-rate N         generated tokens/s of one request (40)\n"
     "  --speed X               time is X times faster (chosen: about a minute)\n"
     "  --scale N               bytes are divided by N (chosen: at most 512M at once)\n"
-    "  --device-memory SIZE    of the simulated device (chosen: 95 % of what the trace needs)\n"
+    "  --device-memory SIZE|N% of the simulated device, or of what the trace needs (95%)\n"
+    "  --arena                 each worker keeps all KV in pages of one arena, which the broker "
+    "may\n"
+    "                          evict; finished requests' pages stay until they are read once more\n"
+    "  --think SECONDS         until then (10)\n"
+    "  --priorities N,…        of the tenants, in turn (500,400,300,200,100)\n"
     "  --wait SECONDS          how long a request may wait for memory (60)\n"
     "  --seed N                of the generator (1)\n"
     "  --socket PATH           use the broker there instead of one of our own\n"
@@ -156,6 +167,48 @@ static bool parse_size(const char *text, uint64_t *ret)
     return true;
 }
 
+static bool parse_device(const char *text, struct options *options)
+{
+    size_t size = strlen(text);
+    char digits[8];
+    uint64_t percent;
+
+    if (size == 0 || text[size - 1] != '%') {
+        options->device_percent = 0;
+        return parse_size(text, &options->device_memory);
+    }
+    if (size > sizeof(digits))
+        return false;
+    memcpy(digits, text, size - 1);
+    digits[size - 1] = '\0';
+    if (!parse_count(digits, 1000, &percent))
+        return false;
+    options->device_memory = 0;
+    options->device_percent = (uint32_t) percent;
+    return true;
+}
+
+static bool parse_priorities(const char *text, struct options *options)
+{
+    char one[16];
+
+    for (options->priority_count = 0;;) {
+        size_t size = strcspn(text, ",");
+        uint64_t value;
+
+        if (size >= sizeof(one) || options->priority_count == OPTIONS_PRIORITIES_MAX)
+            return false;
+        memcpy(one, text, size);
+        one[size] = '\0';
+        if (!text_parse_uint(one, LIMIT_PRIORITY, &value))
+            return false;
+        options->priorities[options->priority_count++] = (uint32_t) value;
+        if (text[size] == '\0')
+            return true;
+        text += size + 1;
+    }
+}
+
 static bool parse_wait(const char *text, uint64_t *ret_ns)
 {
     double seconds;
@@ -192,7 +245,11 @@ static bool take_number(int option, const char *text, struct options *options)
     case OPTION_LIMIT:
         return parse_count(text, TRACE_REQUESTS_MAX, &options->limit);
     case OPTION_DEVICE_MEMORY:
-        return parse_size(text, &options->device_memory);
+        return parse_device(text, options);
+    case OPTION_THINK:
+        return text_parse_positive(text, &options->think);
+    case OPTION_PRIORITIES:
+        return parse_priorities(text, options);
     case OPTION_SEED:
         return text_parse_uint(text, UINT64_MAX, &options->seed);
     case OPTION_WAIT:
@@ -252,8 +309,8 @@ static int check_policy(const struct options *options)
         return wrong("--policy wants --blocks");
     if (!options->trace)
         return wrong("--policy wants a --trace that names its blocks");
-    if (options->socket || options->config)
-        return wrong("--policy runs without a broker: no --socket, no --config");
+    if (options->socket || options->config || options->arena)
+        return wrong("--policy runs without a broker: no --socket, --config or --arena");
     return OPTIONS_OK;
 }
 
@@ -261,8 +318,12 @@ static int check(const struct options *options)
 {
     if (options->socket && options->config)
         return wrong("--config is for a broker of our own, not with --socket");
-    if (options->socket && options->device_memory > 0)
+    if (options->socket && (options->device_memory > 0 || options->device_percent > 0))
         return wrong("--device-memory is for a device of our own, not with --socket");
+    if (options->priority_count > 0 && (options->socket || options->config))
+        return wrong("--priorities is for tenants of our own, not with --socket or --config");
+    if (options->think > 0 && !options->arena)
+        return wrong("--think goes with --arena");
     if (options->control && !options->socket)
         return wrong("--control goes with --socket");
     if (MAX(options->tenants, 1u) * options->workers > OPTIONS_WORKERS_MAX)
@@ -293,6 +354,8 @@ int options_parse(int argc, char *const argv[], struct options *ret)
             return OPTIONS_WRONG;
         if (option == OPTION_BOUND)
             options.bound = true;
+        else if (option == OPTION_ARENA)
+            options.arena = true;
         else if (!take_number(option, optarg, &options))
             return wrong("--%s makes no sense as '%s'", table[place].name, optarg);
         take_text(option, optarg, &options);

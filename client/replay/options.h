@@ -7,6 +7,7 @@
 /* Each is a process with a device context and a connection. */
 #define OPTIONS_WORKERS_MAX 1024u
 #define OPTIONS_TENANTS_MAX 256u
+#define OPTIONS_PRIORITIES_MAX 16u
 
 struct options {
     const char *trace;   /* NULL: the generator */
@@ -19,12 +20,17 @@ struct options {
     uint32_t workers;    /* for each tenant */
     uint64_t kv_bytes_per_token;
     double prefill_rate, decode_rate;
-    double speed;           /* 0: choose */
-    uint64_t scale;         /* 0: choose */
-    uint64_t limit;         /* 0: all requests */
-    uint64_t device_memory; /* 0: choose */
-    uint64_t blocks;        /* of the prefix cache */
-    bool bound;             /* of the clairvoyant, too */
+    double speed;            /* 0: choose */
+    uint64_t scale;          /* 0: choose */
+    uint64_t limit;          /* 0: all requests */
+    uint64_t device_memory;  /* 0: choose */
+    uint32_t device_percent; /* of what the trace needs; 0: choose */
+    bool arena;              /* requests keep their KV in pages of one arena of each worker */
+    double think;            /* with an arena: seconds until a finished request is read again */
+    size_t priority_count;   /* 0: choose */
+    uint32_t priorities[OPTIONS_PRIORITIES_MAX];
+    uint64_t blocks; /* of the prefix cache */
+    bool bound;      /* of the clairvoyant, too */
     uint64_t seed;
     uint64_t wait_ns; /* how long a request may wait for memory, in this run's time */
     size_t name_count;

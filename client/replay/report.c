@@ -46,6 +46,9 @@ static void count(struct report_part *part, const struct stats_request *request)
     enum phase phase = (enum phase) atomic_load(&request->phase);
 
     part->requests++;
+    part->stall_ns += atomic_load(&request->waited_ns);
+    part->entitled += atomic_load(&request->entitled);
+    part->entitled_refused += atomic_load(&request->entitled) && phase == PHASE_REFUSED;
     part->preempted += atomic_load(&request->preempted);
     if (phase == PHASE_REFUSED)
         part->refused++;
@@ -116,6 +119,15 @@ static int count_requests(const struct run *run, struct report *report)
     return 0;
 }
 
+static void count_pages(struct report_part *part, const struct stats_worker *worker)
+{
+    part->evictions += atomic_load(&worker->evictions);
+    part->restores += atomic_load(&worker->restores);
+    part->reread += atomic_load(&worker->reread);
+    part->dropped += atomic_load(&worker->dropped);
+    part->restore_ns += atomic_load(&worker->restore_ns);
+}
+
 static void count_bytes(const struct run *run, struct report *report)
 {
     const struct plan_peaks *peaks = &run->sizing->peaks;
@@ -129,6 +141,8 @@ static void count_bytes(const struct run *run, struct report *report)
         const struct stats_worker *worker = &run->stats->workers[w];
 
         report->tenants[w % tenants].static_bytes += peaks->worker_bytes[w];
+        count_pages(&report->all, worker);
+        count_pages(&report->tenants[w % tenants], worker);
         report->corrupt_bytes += atomic_load(&worker->corrupt_bytes);
         report->foreign_bytes += atomic_load(&worker->foreign_bytes);
         report->checked_bytes += atomic_load(&worker->checked_bytes);

@@ -25,6 +25,10 @@ struct report_part {
     uint64_t wait_p50_ns, wait_p99_ns; /* over completed ones; no wait counts as 0 */
     uint64_t peak_bytes;
     uint64_t static_bytes; /* sum of its workers' own peaks */
+    uint64_t stall_ns;     /* waited for memory, by all requests together */
+    /* With arenas; pages. */
+    uint64_t evictions, restores, reread, dropped, restore_ns;
+    uint64_t entitled, entitled_refused; /* requests that stayed within MemoryMin */
 };
 
 struct report_limit {

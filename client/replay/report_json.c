@@ -3,6 +3,7 @@
 #include <jansson.h>
 
 #include "base/clock.h"
+#include "client/replay/arena_worker.h"
 #include "client/replay/report.h"
 
 static json_t *integer(uint64_t value)
@@ -13,6 +14,11 @@ static json_t *integer(uint64_t value)
 static json_t *milliseconds(uint64_t ns)
 {
     return json_real((double) ns / (double) NSEC_PER_MSEC);
+}
+
+static uint64_t page_bytes(const struct run *run)
+{
+    return run->sizing->model.chunk_bytes / ARENA_PAGES_PER_CHUNK;
 }
 
 /* Each set takes the value's reference; any failure shows as -1, summed up by the caller. */
@@ -27,7 +33,23 @@ static int set_part(json_t *object, const struct report_part *part)
            json_object_set_new(object, "wait_ms_p50", milliseconds(part->wait_p50_ns)) |
            json_object_set_new(object, "wait_ms_p99", milliseconds(part->wait_p99_ns)) |
            json_object_set_new(object, "peak_bytes", integer(part->peak_bytes)) |
-           json_object_set_new(object, "static_peak_bytes", integer(part->static_bytes));
+           json_object_set_new(object, "static_peak_bytes", integer(part->static_bytes)) |
+           json_object_set_new(object, "stall_ms", milliseconds(part->stall_ns));
+}
+
+static int set_pages(json_t *object, const struct run *run, const struct report_part *part)
+{
+    if (!run->options->arena)
+        return 0;
+    return json_object_set_new(object, "evictions", integer(part->evictions)) |
+           json_object_set_new(object, "restores", integer(part->restores)) |
+           json_object_set_new(object, "moved_bytes",
+               integer((part->evictions + part->restores) * page_bytes(run))) |
+           json_object_set_new(object, "restore_wait_ms", milliseconds(part->restore_ns)) |
+           json_object_set_new(object, "reread_pages", integer(part->reread)) |
+           json_object_set_new(object, "dropped_pages", integer(part->dropped)) |
+           json_object_set_new(object, "entitled", integer(part->entitled)) |
+           json_object_set_new(object, "entitled_refused", integer(part->entitled_refused));
 }
 
 static int set_results(json_t *object, const struct run *run, const struct report *report)
@@ -41,6 +63,7 @@ static int set_results(json_t *object, const struct run *run, const struct repor
            json_object_set_new(object, "orphaned_bytes",
                run->orphaned_known ? integer(run->orphaned_bytes) : json_null()) |
            json_object_set_new(object, "workers_failed", integer(run->crashed)) |
+           json_object_set_new(object, "workers_killed", integer(run->killed)) |
            json_object_set_new(object, "late_ms_max", milliseconds(report->late_ns)) |
            json_object_set_new(
                object, "seconds", json_real((double) run->seconds_ns / (double) NSEC_PER_SEC)) |
@@ -76,7 +99,9 @@ static json_t *tenants_json(const struct run *run, const struct report *report)
         json_t *object = json_object();
 
         if (json_object_set_new(object, "name", json_string(run->tenants->items[t].name)) |
-            set_part(object, &report->tenants[t]) | json_array_append_new(array, object)) {
+            set_part(object, &report->tenants[t]) | set_pages(object, run, &report->tenants[t]) |
+            json_object_set_new(object, "priority", integer(run->tenants->items[t].priority)) |
+            json_array_append_new(array, object)) {
             json_decref(array);
             return NULL;
         }
@@ -103,7 +128,8 @@ int report_write_json(const char *path, const struct run *run, const struct repo
     json_t *object = json_object();
     int r;
 
-    if (set_part(object, &report->all) | set_results(object, run, report) |
+    if (set_part(object, &report->all) | set_pages(object, run, &report->all) |
+        set_results(object, run, report) |
         json_object_set_new(object, "refused_by", limits_json(report)) |
         json_object_set_new(object, "tenants", tenants_json(run, report)) |
         set_choices(object, run)) {

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/size.h"
+#include "client/replay/arena_worker.h"
 #include "client/replay/report.h"
 
 static double ms(uint64_t ns)
@@ -31,9 +32,10 @@ void report_print_choices(FILE *file, const struct run *run)
         (double) sizing->peaks.service_ns / (double) NSEC_PER_SEC / sizing->speed);
     fprintf(file, "device    %s%s; the trace would take %s if nobody waited\n",
         size_format(device, sizing->device_bytes),
-        options->socket              ? ", the broker's"
-        : options->device_memory > 0 ? ", simulated"
-                                     : ", simulated (chosen; --device-memory)",
+        options->socket ? ", the broker's"
+        : options->device_memory > 0 || options->device_percent > 0
+            ? ", simulated"
+            : ", simulated (chosen; --device-memory)",
         size_format(pooled, sizing->peaks.pooled_bytes));
     (void) fflush(file);
 }
@@ -74,6 +76,28 @@ static void print_tenants(FILE *file, const struct run *run, const struct report
     fputc('\n', file);
 }
 
+static void print_pages(FILE *file, const struct run *run, const struct report *report)
+{
+    const uint64_t page_bytes = run->sizing->model.chunk_bytes / ARENA_PAGES_PER_CHUNK;
+    char moved[SIZE_TEXT_MAX];
+
+    fprintf(file, "%-16s %8s %10s %10s %10s %10s %12s %10s\n", "tenant", "priority", "evictions",
+        "restores", "moved", "stall", "within min", "refused");
+    for (uint32_t t = 0; t < run->tenants->count; t++) {
+        const struct report_part *part = &report->tenants[t];
+
+        fprintf(file,
+            "%-16s %8u %10" PRIu64 " %10" PRIu64 " %10s %8.1f s %12" PRIu64 " %10" PRIu64 "\n",
+            run->tenants->items[t].name, run->tenants->items[t].priority, part->evictions,
+            part->restores, size_format(moved, (part->evictions + part->restores) * page_bytes),
+            ms(part->stall_ns) / 1000, part->entitled, part->entitled_refused);
+    }
+    fprintf(file,
+        "\npages     %s each; %" PRIu64 " read again after their request, %" PRIu64
+        " found dropped\n",
+        size_format(moved, page_bytes), report->all.reread, report->all.dropped);
+}
+
 static void print_failures(FILE *file, const struct run *run)
 {
     for (uint32_t w = 0; w < run->workers; w++) {
@@ -92,6 +116,8 @@ void report_print(FILE *file, const struct run *run, const struct report *report
     char peak[SIZE_TEXT_MAX], own[SIZE_TEXT_MAX], checked[SIZE_TEXT_MAX], left[SIZE_TEXT_MAX];
 
     print_tenants(file, run, report);
+    if (run->options->arena)
+        print_pages(file, run, report);
     print_requests(file, report);
     fprintf(file,
         "peak      %s leased; a private pool for each worker would need %s: %.1f %% saved\n",

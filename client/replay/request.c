@@ -35,22 +35,8 @@ static const struct model *model_of(const struct request *request)
 
 static void set_phase(struct request *request, enum phase phase)
 {
-    struct stats_worker *stats = request->worker->stats;
-
-    if (!phase_may_follow(request->phase, phase))
-        abort(); /* a fault of ours: going on would report nonsense */
-    if (phase == PHASE_WAITING || phase == PHASE_STALLED)
-        atomic_fetch_add(&stats->waiting, 1);
-    if (request->phase == PHASE_WAITING || request->phase == PHASE_STALLED)
-        atomic_fetch_sub(&stats->waiting, 1);
-    if (phase_is_final(phase))
-        atomic_fetch_sub(&stats->in_flight, 1);
-    if (phase == PHASE_COMPLETED)
-        atomic_fetch_add(&stats->done, 1);
-    if (phase == PHASE_REFUSED)
-        atomic_fetch_add(&stats->refused, 1);
+    stats_phase(request->worker->stats, request->stats, phase);
     request->phase = phase;
-    atomic_store(&request->stats->phase, phase);
     if (phase_is_final(phase) && --request->worker->unfinished == 0)
         worker_idle(request->worker);
 }

@@ -17,6 +17,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "client/replay/arena_worker.h"
 #include "client/replay/control.h"
 #include "client/replay/live.h"
 #include "client/replay/program.h"
@@ -28,6 +29,8 @@
 #define SETTLE_SECONDS 10
 /* Between the last worker's readiness and the first arrival, so that all have woken up. */
 #define LEAD_NS (20 * NSEC_PER_MSEC)
+/* Of the trace: a user reads the answer and says something to it. */
+#define THINK_SECONDS 10.0
 
 struct coordinator {
     struct run *run;
@@ -54,6 +57,10 @@ static _Noreturn void become_worker(
         .index = index,
         .speed = run->sizing->speed,
         .wait_ns = run->options->wait_ns,
+        .memory_min_bytes =
+            run->options->socket || run->options->config ? 0 : run->sizing->memory_min_bytes,
+        .think_ns = (uint64_t) ((run->options->think > 0 ? run->options->think : THINK_SECONDS) /
+                                run->sizing->speed * (double) NSEC_PER_SEC),
         .socket = run->client_socket,
         .ready_fd = ready_fd,
         .start_fd = start_fd,
@@ -70,7 +77,7 @@ static _Noreturn void become_worker(
     process_tie_to_parent(parent);
     (void) signal(SIGINT, SIG_IGN);
     (void) signal(SIGPIPE, SIG_IGN);
-    _exit(worker_run(&params));
+    _exit(run->options->arena ? arena_worker_run(&params) : worker_run(&params));
 }
 
 static int spawn(struct coordinator *coordinator)
@@ -145,6 +152,7 @@ static void reap(struct coordinator *coordinator)
         if (state == WORKER_STATE_FINISHED || state == WORKER_STATE_STOPPED)
             continue;
         run->crashed++;
+        run->killed += WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && !coordinator->stopping;
         if (state != WORKER_STATE_FAILED && WIFSIGNALED(status))
             (void) snprintf(run->stats->workers[i].text, STATS_TEXT_BYTES, "killed by signal %d",
                 WTERMSIG(status));

@@ -21,6 +21,7 @@ struct run {
     /* Filled in by run_trace(). */
     bool interrupted;    /* by SIGINT or SIGTERM */
     uint32_t crashed;    /* workers that ended by themselves before their work was done */
+    uint32_t killed;     /* of those, by SIGKILL: by the broker, or by somebody else */
     uint64_t seconds_ns; /* from the start of the trace to the last worker's end */
     bool orphaned_known; /* the control socket answered */
     uint64_t orphaned_bytes;

@@ -119,7 +119,9 @@ static void choose_device(const struct sizing_wish *wish, struct sizing *sizing)
     uint64_t min, max;
 
     if (device == 0) {
-        device = sizing->peaks.pooled_bytes / chunk * DEVICE_PERCENT / 100 * chunk;
+        uint32_t percent = wish->device_percent > 0 ? wish->device_percent : DEVICE_PERCENT;
+
+        device = sizing->peaks.pooled_bytes / chunk * percent / 100 * chunk;
         device = MAX(device, largest);
     }
     min = device / 4 / wish->shape.tenants;

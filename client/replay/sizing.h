@@ -19,9 +19,10 @@ struct sizing_wish {
     uint64_t kv_bytes_per_token;
     double prefill_rate, decode_rate;
     struct plan_shape shape;
-    uint64_t scale;        /* 0: choose */
-    double speed;          /* 0: choose */
-    uint64_t device_bytes; /* of our own device; 0: choose. Ignored with a broker's device */
+    uint64_t scale;          /* 0: choose */
+    double speed;            /* 0: choose */
+    uint64_t device_bytes;   /* of our own device; 0: choose. Ignored with a broker's device */
+    uint32_t device_percent; /* of what the trace needs, where `device_bytes` is 0; 0: choose */
     /* Of a device that is there already; 0: our own simulated one, whose granularity is scaled. */
     uint64_t granularity_bytes;
     uint64_t capacity_bytes;

@@ -7,6 +7,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 
 const char *worker_state_name(enum worker_state state)
@@ -73,6 +74,25 @@ static void level_add(struct stats_level *level, uint64_t bytes)
 
     while (now > peak && !atomic_compare_exchange_weak(&level->peak, &peak, now))
         continue;
+}
+
+void stats_phase(struct stats_worker *worker, struct stats_request *request, enum phase phase)
+{
+    enum phase from = (enum phase) atomic_load(&request->phase);
+
+    if (!phase_may_follow(from, phase))
+        abort();
+    if (phase == PHASE_WAITING || phase == PHASE_STALLED)
+        atomic_fetch_add(&worker->waiting, 1);
+    if (from == PHASE_WAITING || from == PHASE_STALLED)
+        atomic_fetch_sub(&worker->waiting, 1);
+    if (phase_is_final(phase))
+        atomic_fetch_sub(&worker->in_flight, 1);
+    if (phase == PHASE_COMPLETED)
+        atomic_fetch_add(&worker->done, 1);
+    if (phase == PHASE_REFUSED)
+        atomic_fetch_add(&worker->refused, 1);
+    atomic_store(&request->phase, phase);
 }
 
 void stats_take(struct stats *stats, uint32_t worker, uint64_t bytes)

@@ -35,6 +35,8 @@ struct stats_request {
     _Atomic uint64_t waited_ns;    /* in the broker's queue, all its waits together */
     _Atomic bool waited;           /* it had to queue at least once */
     char limit[STATS_LIMIT_BYTES]; /* what refused; written before the phase is REFUSED */
+    /* With an arena: each time it asked, its tenant stayed within MemoryMin with what it asked for. */
+    _Atomic bool entitled;
 };
 
 struct stats_worker {
@@ -44,6 +46,11 @@ struct stats_worker {
     _Atomic uint64_t foreign_bytes; /* of those: another tenant's, in memory just received */
     _Atomic uint64_t checked_bytes;
     _Atomic uint64_t late_ns; /* the most that an arrival was dealt with behind its time */
+    /* Of its arena, as libgmb counts them: pages. */
+    _Atomic uint64_t evictions, restores;
+    _Atomic uint64_t reread;     /* pages of finished requests that were read again … */
+    _Atomic uint64_t dropped;    /* … or found dropped, as they could be computed again */
+    _Atomic uint64_t restore_ns; /* waited for pages to come back */
     char text[STATS_TEXT_BYTES];
 };
 
@@ -62,6 +69,10 @@ struct stats {
 /* -ENOMEM. Unmapped with stats_free(), in each process for itself. */
 int stats_new(uint32_t tenants, uint32_t workers, size_t requests, struct stats **ret) _must_check_;
 struct stats *stats_free(struct stats *stats);
+
+/* A request goes on to another phase: the worker's counts follow. A step that no request may take is
+ * a fault of ours and aborts: going on would report nonsense. */
+void stats_phase(struct stats_worker *worker, struct stats_request *request, enum phase phase);
 
 /* Adds to a level of its own, its tenant's and the whole. */
 void stats_take(struct stats *stats, uint32_t worker, uint64_t bytes);

@@ -16,6 +16,8 @@
 
 #define GROUP_FIRST 61184
 #define TENANTS_DEFAULT 3
+#define PRIORITY_FIRST 500u
+#define PRIORITY_STEP 100u
 /* The line of a configuration file: what gmbd takes at most. */
 #define CONFIG_LINE_BYTES 512
 
@@ -205,28 +207,39 @@ static int check_groups(
 
 /* ---- made up ---- */
 
+static uint32_t priority_of(const struct options *options, uint32_t index)
+{
+    if (options->priority_count > 0)
+        return options->priorities[index % options->priority_count];
+    return PRIORITY_FIRST - MIN(index, 4u) * PRIORITY_STEP;
+}
+
 static int make_up(
     const struct options *options, struct tenants *tenants, char text[TENANTS_ERROR_BYTES])
 {
     uint32_t count = options->tenants > 0 ? options->tenants : TENANTS_DEFAULT;
     struct tenant probe = {.has_group = true, .group = GROUP_FIRST};
     char name[LIMIT_NAME_BYTES + 1];
+    struct tenant *tenant;
 
     if (options->socket || (count > 1 && !can_enter(&probe))) {
         if (!options->socket)
             (void) snprintf(text, TENANTS_ERROR_BYTES,
                 "only root can make its workers processes of different tenants: all are one's");
-        return add(tenants, "replay") ? 0 : -ENOMEM;
+        tenant = add(tenants, "replay");
+        if (!tenant)
+            return -ENOMEM;
+        tenant->priority = priority_of(options, 0);
+        return 0;
     }
     for (uint32_t i = 0; i < count; i++) {
-        struct tenant *tenant;
-
         (void) snprintf(name, sizeof(name), "tenant%u", i + 1);
         tenant = add(tenants, i < options->name_count ? options->names[i] : name);
         if (!tenant)
             return -ENOMEM;
         tenant->has_group = count > 1;
         tenant->group = GROUP_FIRST + i;
+        tenant->priority = priority_of(options, i);
     }
     return 0;
 }

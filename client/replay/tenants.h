@@ -16,6 +16,7 @@ struct tenant {
     char name[LIMIT_NAME_BYTES + 1];
     bool has_group;
     gid_t group;
+    uint32_t priority; /* of a made-up one */
 };
 
 struct tenants {

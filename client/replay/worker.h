@@ -16,6 +16,8 @@ struct worker_params {
     uint32_t index; /* plays the requests i with i mod worker_count = index */
     double speed;   /* trace time / real time */
     uint64_t wait_ns;
+    uint64_t memory_min_bytes; /* of its tenant; 0: not known */
+    uint64_t think_ns;         /* with an arena: from a request's end to its pages' next use */
     const char *socket;
     int ready_fd; /* borrowed: gets one byte once this worker could begin */
     int start_fd; /* borrowed: at its end, stats->start_ns is set and the run begins */

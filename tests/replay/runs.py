@@ -218,17 +218,22 @@ def test_a_killed_broker_fails_the_run():
     assert report['lost'] > 0 and report['orphaned_bytes'] is None
 
 
+def spoil(run, path):
+    """Writes into the device's memory until the run ends, which must be for corrupt bytes."""
+    deadline = time.monotonic() + DEADLINE_S
+    while run.process.poll() is None and time.monotonic() < deadline:
+        for name in glob.glob(f'{path}/gmb-replay-device-*/dev0/*'):
+            with contextlib.suppress(OSError), open(name, 'r+b', buffering=0) as file:
+                os.pwrite(file.fileno(), b'not mine', 2048)
+        time.sleep(0.05)
+    return run.end(3)
+
+
 def test_bytes_changed_from_outside_are_found():
     with directory() as path:
         run = Run(path, '--limit', '300', '--speed', '10', '--scale', '256')
         run.started(6)
-        deadline = time.monotonic() + DEADLINE_S
-        while run.process.poll() is None and time.monotonic() < deadline:
-            for name in glob.glob(f'{path}/gmb-replay-device-*/dev0/*'):
-                with contextlib.suppress(OSError), open(name, 'r+b', buffering=0) as file:
-                    os.pwrite(file.fileno(), b'not mine', 2048)
-            time.sleep(0.05)
-        report = run.end(3)
+        report = spoil(run, path)
     assert report['result'] == 'corrupt' and report['corrupt_bytes'] > 0
     assert report['lost'] == 0
 
@@ -263,6 +268,36 @@ def shared(name):
         print(f'skipped: there is no {trace}')
         sys.exit(SKIPPED)
     return trace
+
+
+def test_requests_with_an_arena_end_clean():
+    """All that they left is read again, and everything is given back."""
+    with directory() as path:
+        report = Run(path, '--arena', '--limit', '150', '--speed', '20', '--scale', '256',
+                     '--device-memory', '300%').end(0)
+    check_clean(report, 150)
+    assert report['refused'] == 0 and report['dropped_pages'] == 0
+    assert report['reread_pages'] > 0 and report['workers_killed'] == 0
+
+
+def test_an_interrupt_gives_the_arenas_back():
+    with directory() as path:
+        run = Run(path, '--arena', '--limit', '2000', '--speed', '20', '--scale', '256')
+        run.started(6)
+        run.process.send_signal(signal.SIGINT)
+        report = run.end(130)
+    assert report['result'] == 'interrupted'
+    assert report['workers_failed'] == 0
+    assert report['orphaned_bytes'] == 0 and report['corrupt_bytes'] == 0
+
+
+def test_bytes_changed_in_an_arena_are_found():
+    with directory() as path:
+        run = Run(path, '--arena', '--limit', '300', '--speed', '10', '--scale', '256')
+        run.started(6)
+        report = spoil(run, path)
+    assert report['result'] == 'corrupt' and report['corrupt_bytes'] > 0
+    assert report['lost'] == 0
 
 
 def replay_shared(name):

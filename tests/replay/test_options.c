@@ -75,6 +75,16 @@ START_TEST(test_every_option_arrives)
     ck_assert_uint_eq(options.tenants, 4);
     options_free(&options);
     ck_assert_int_eq(
+        parse("--arena --think 2.5 --priorities 200,0,1000 --device-memory 60%", &options),
+        OPTIONS_OK);
+    ck_assert(options.arena);
+    ck_assert_double_eq(options.think, 2.5);
+    ck_assert_uint_eq(options.priority_count, 3);
+    ck_assert_uint_eq(options.priorities[2], 1000);
+    ck_assert_uint_eq(options.device_percent, 60);
+    ck_assert_uint_eq(options.device_memory, 0);
+    options_free(&options);
+    ck_assert_int_eq(
         parse("--trace t --policy default --blocks 2147483648 --bound", &options), OPTIONS_OK);
     ck_assert_str_eq(options.policy, "default");
     ck_assert_uint_eq(options.blocks, UINT64_C(1) << 31);
@@ -89,8 +99,12 @@ START_TEST(test_what_makes_no_sense_is_refused)
         "--tenants a,,b", "--tenants a,a", "--tenants 257", "--scale 0", "--speed 0", "--speed inf",
         "--limit 0", "--limit x", "--device-memory 0", "--device-memory infinity", "--wait 3601",
         "--nothing", "--trace", "word", "--socket s --config c", "--socket s --device-memory 1G",
-        "--control c", "--tenants 256 --workers 5", "--seed -1", "--prefill-rate -5",
-        "--trace t --policy lru", "--policy lru --blocks 5", "--trace t --blocks 5", "--bound",
+        "--control c", "--tenants 256 --workers 5", "--seed -1", "--think 1", "--arena --think 0",
+        "--device-memory 0%", "--device-memory 1001%", "--device-memory %", "--priorities 1001",
+        "--priorities 1,,2", "--priorities x", "--priorities 1 --config c",
+        "--priorities 1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17",
+        "--trace t --policy lru --blocks 5 --arena", "--prefill-rate -5", "--trace t --policy lru",
+        "--policy lru --blocks 5", "--trace t --blocks 5", "--bound",
         "--trace t --policy lru --blocks 0", "--trace t --policy lru --blocks 2147483649",
         "--trace t --policy clock --blocks 5", "--trace t --policy lru --blocks 5 --socket s"};
     struct options options;

@@ -1,0 +1,41 @@
+/* What the threads of an arena worker share. */
+#pragma once
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/list.h"
+#include "client/gmb.h"
+#include "client/replay/arena_worker.h"
+#include "client/replay/device.h"
+
+struct arena_worker {
+    const struct worker_params *params;
+    struct model pages; /* the model, with pages for chunks */
+    struct stats_worker *stats;
+    const char *tenant;
+    gmb_session *session;
+    gmb_arena *arena;
+
+    pthread_mutex_t device_lock; /* of `device`, whose stream all threads use */
+    struct device *device;
+
+    pthread_mutex_t lock; /* of what follows */
+    pthread_cond_t changed;
+    struct list live;   /* requests whose thread runs, or is to be joined */
+    struct list cached; /* finished requests' pages, those that are read again first in front */
+    size_t unfinished;  /* requests whose thread runs */
+    bool last_arrived;  /* no request comes any more: what is cached is due at once */
+    bool failed;
+    _Atomic bool stopping; /* by SIGTERM or after a failure */
+    int wake_fd;           /* eventfd: a request has ended, or the worker is to stop */
+};
+
+/* Notes the worker's failure, of which the first counts, and begins to stop. Any thread. */
+void arena_fail(struct arena_worker *worker, const char *format, ...) _printf_(2, 3);
+/* Threads that nap and the main one look up. Any thread. */
+void arena_stop(struct arena_worker *worker);
+/* Sleeps until then; false when the worker is to stop. */
+bool arena_nap(struct arena_worker *worker, uint64_t until_ns);
+/* Real time of a duration of the trace. */
+uint64_t arena_compress(const struct arena_worker *worker, uint64_t trace_ns);

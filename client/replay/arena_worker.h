@@ -1,0 +1,16 @@
+/*
+ * A worker whose requests keep their KV in the pages of one arena.
+ *
+ * Each request in flight is a thread, as the page functions are meant to be called: by many at once
+ * and blocking. What a request's pages hold is checked before the request ends and once more when it
+ * is read again, from wherever the broker had put it.
+ */
+#pragma once
+
+#include "client/replay/worker.h"
+
+/* A chunk is so many pages: with the chunk that is chosen by itself a page has 16 tokens. */
+#define ARENA_PAGES_PER_CHUNK 8u
+
+/* As worker_run(). */
+int arena_worker_run(const struct worker_params *params);
