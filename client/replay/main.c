@@ -70,6 +70,7 @@ static int choose_sizes(const struct options *options, const struct trace *trace
         .speed = options->speed,
         .device_bytes = options->device_memory,
         .device_percent = options->device_percent,
+        .arenas = options->arena,
     };
     char text[TENANTS_ERROR_BYTES];
     uint32_t wanted;

@@ -19,6 +19,10 @@
 #define GRANULARITY_REAL (UINT64_C(2) << 20)
 #define GRANULARITY_MIN (UINT64_C(4) << 10)
 
+/* gmbd gives out its host tier by slabs of this size, each to one arena. */
+#define HOST_SLAB_BYTES (UINT64_C(32) << 20)
+#define HOST_PEAKS 4
+
 static uint64_t choose_chunk_tokens(const struct trace *trace)
 {
     uint64_t tokens = 0, chunk = CHUNK_TOKENS;
@@ -143,6 +147,9 @@ int sizing_choose(const struct trace *trace, const struct sizing_wish *wish, str
         return r;
     choose_device(wish, &sizing);
     sizing.speed = choose_speed(wish, &sizing);
+    if (wish->arenas)
+        sizing.host_tier_bytes =
+            HOST_PEAKS * sizing.peaks.pooled_bytes + wish->shape.workers * HOST_SLAB_BYTES;
     *ret = sizing;
     sizing = (struct sizing){0};
     return 0;

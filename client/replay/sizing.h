@@ -9,6 +9,7 @@
  *   speed     what makes the trace last 55 s
  *   device    95 % of the peak, so that some requests do wait, but never less than the largest
  *             request and what others are guaranteed
+ *   HostTier  with arenas, four times the peak, and room for a slab begun by each worker
  *   MemoryMin a quarter of the device in all; MemoryMax three quarters of it for each tenant
  */
 #pragma once
@@ -26,6 +27,7 @@ struct sizing_wish {
     /* Of a device that is there already; 0: our own simulated one, whose granularity is scaled. */
     uint64_t granularity_bytes;
     uint64_t capacity_bytes;
+    bool arenas;          /* what is cold goes to the host: the broker gets a tier for it */
     bool bytes_are_cheap; /* a real GPU: no need to write little */
 };
 
@@ -36,7 +38,8 @@ struct sizing {
     uint64_t device_bytes;
     uint64_t memory_min_bytes; /* of each tenant */
     uint64_t memory_max_bytes;
-    struct plan_peaks peaks; /* owned */
+    uint64_t host_tier_bytes; /* 0: what the broker chooses by itself */
+    struct plan_peaks peaks;  /* owned */
 };
 
 /* -ENOMEM, -EOVERFLOW (the trace's bytes don't fit in 64 bits). */
