@@ -13,8 +13,8 @@ struct bench_row {
     const char *unit;
     double floor;  /* in the same unit */
     double ratio;  /* value / floor */
-    double budget; /* largest ratio allowed; of `broker_rss` the largest value, of `*_bandwidth` the
-                      smallest ratio */
+    double budget; /* largest ratio allowed; of `broker_rss` the largest value, of `*_bandwidth`
+                      and `policy_decision*` the smallest ratio */
     bool met;
 };
 
@@ -64,3 +64,16 @@ int bench_page_alloc_free(struct bench_row *rows, size_t max);
  * same for an engine that moves no page, for comparison.
  */
 int bench_fragmentation(struct bench_row *rows, size_t max);
+
+/*
+ * `policy_decision_1000` to `policy_decision_1000000`: victims named and pages admitted in their
+ * places by the default eviction policy, each second, with so many pages cached; the floor is the
+ * first of them. `policy_decision`: the slowest of them.
+ */
+int bench_policy_decision(struct bench_row *rows, size_t max);
+
+/*
+ * `reclaim_plan`: ms for a plan that takes all of 100,000 chunks of 64 tenants; the floor is the 50
+ * ms for which the broker may not look up.
+ */
+int bench_reclaim_plan(struct bench_row *rows, size_t max);

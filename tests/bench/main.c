@@ -15,6 +15,8 @@ static int (*const benches[])(struct bench_row *rows, size_t max) = {
     bench_lease_roundtrip,
     bench_broker_rss,
     bench_core_step_scaling,
+    bench_policy_decision,
+    bench_reclaim_plan,
     bench_mover_bandwidth,
 };
 
