@@ -37,6 +37,9 @@
  * about 80 bytes of page table and ledger before anything is behind it. */
 #define LIMIT_ARENAS_PER_CLIENT 64
 #define LIMIT_ARENA_CHUNKS_PER_CLIENT (1u << 18)
+/* And of one tenant, whose empty arenas nothing else bounds: as many chunks as there can be. */
+#define LIMIT_ARENAS_PER_TENANT 1024
+#define LIMIT_ARENA_CHUNKS_PER_TENANT LIMIT_CHUNKS_TOTAL
 /* Runs of chunks that one client gives back while the broker still moves pages there. */
 #define LIMIT_RETURNS_HELD 256
 
@@ -48,10 +51,6 @@
 #define LIMIT_REQUESTS_TOTAL (LIMIT_TENANTS * LIMIT_REQUESTS_PER_TENANT)
 /* Chunks in one lease: 64 Ki chunks of the smallest size (2 MiB) are 128 GiB. */
 #define LIMIT_LEASE_CHUNKS 65536
-/* Arenas of one tenant: each has a page table and, empty, costs nobody any device memory. And their
- * indices together: as many as there can be chunks, 8 bytes each. */
-#define LIMIT_ARENAS_PER_TENANT 1024
-#define LIMIT_ARENA_CHUNKS_PER_TENANT LIMIT_CHUNKS_TOTAL
 /* A request may wait at most an hour: a longer wait is a client that forgot it. */
 #define LIMIT_WAIT_NS (UINT64_C(3600) * UINT64_C(1000000000))
 

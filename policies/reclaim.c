@@ -1,19 +1,19 @@
 /*
  * Chunks stand in one array, those of each tenant together as a heap, cheapest first, so that only
  * what is taken is sorted. Stages go by in the order of their harm. In each, tenants form a heap of
- * their own; the first gives its cheapest chunk and sinks to where its use puts it now, until it may
- * not give any more at this stage.
+ * their own; the first gives its cheapest chunk and sinks to where its use puts it now, until it
+ * may not give any more at this stage.
  *
  * What a tenant can't give (its MemoryMin or its host tier forbids it) it can't give later either,
- * since use and room only shrink while a plan is made: such a chunk is passed over once and for all.
+ * since use and room only shrink while a plan is made: such a chunk is passed over for good.
  */
 #include "policies/reclaim.h"
 
 #include <assert.h>
 
 /* Restoring costs the copy back and, while it lasts, the worker: three copies' worth for a chunk in
- * use now, half of that for one that was last used a second ago (the chance that something is used again
- * falls about as the inverse of its age). */
+ * use now, half of that for one that was last used a second ago (the chance that something is used
+ * again falls about as the inverse of its age). */
 #define RESTORE_WEIGHT 3.0
 #define HALF_COLD_NS 1e9
 

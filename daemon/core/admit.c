@@ -147,8 +147,8 @@ static uint64_t recover_device(struct core *core, struct candidate *c, uint64_t 
         core, c->account, c->request->lease->chunk_bytes, shortfall - returning, lacking > 0);
 }
 
-/* Nothing that lies ready will do: chunks of arenas have to be emptied. Asked for once in a while, so
- * that the shell has time to do it. */
+/* Nothing that lies ready will do: chunks of arenas have to be emptied. Asked for once in a while,
+ * so that the shell has time to do it. */
 static void candidate_reclaim(struct core *core, struct candidate *c, uint64_t beyond, bool own)
 {
     struct request *request = c->request;

@@ -249,7 +249,7 @@ void request_new_lease(struct core *core, struct client *client, const struct co
     request_enter(core, lease, event, 0, bytes, event->lease_request.wait_ns);
 }
 
-/* An arena costs no device memory at first, so nothing but this bounds what empty ones cost here. */
+/* An arena costs no device memory at first: nothing but this bounds what empty ones cost here. */
 static bool arena_allowed(struct core *core, const struct tenant *tenant,
     const struct device *device, const struct core_event *event)
 {

@@ -139,7 +139,7 @@ void model_arena_return(struct model *model, struct model_client *client)
         model_chance(model, 30) ? UINT32_MAX : (uint32_t) model_below(model, 6));
 }
 
-/* Chunks from the front of one of the client's arenas on the device, as far as they are wished for. */
+/* Chunks from the front of one of the client's arenas on the device, as far as wished for. */
 static void give(struct model *model, struct model_client *client, unsigned device)
 {
     struct model_lease *lease = random_arena(model, client, (int) device);

@@ -98,14 +98,14 @@ struct model_request *model_ask(struct model *model, struct model_client *client
     uint64_t wait_ns, struct core_event *event)
 {
     unsigned place = free_request(client, lease == 0);
+    uint64_t deadline_ns = model->now_ns + MIN(wait_ns, LIMIT_WAIT_NS);
 
     if (place == MODEL_REQUESTS || client->detached)
         return NULL;
     event->client = client->id;
     event->request = ++model->next_request;
-    client->requests[place] = (struct model_request){.id = event->request,
-        .deadline_ns = model->now_ns + MIN(wait_ns, LIMIT_WAIT_NS),
-        .lease = lease};
+    client->requests[place] =
+        (struct model_request){.id = event->request, .deadline_ns = deadline_ns, .lease = lease};
     return &client->requests[place];
 }
 

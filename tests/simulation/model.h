@@ -122,8 +122,8 @@ static inline uint64_t model_run(uint32_t first, uint32_t count)
 /* Parts of random events that several kinds have in common. */
 uint64_t model_wait(struct model *model);
 uint64_t model_chunk_bytes(struct model *model);
-/* The client's next request, for a lease that it has or (0) a new one; its place is taken. NULL when
- * it has too many. */
+/* The client's next request, for a lease that it has or (0) a new one; its place is taken. NULL
+ * when it has too many. */
 struct model_request *model_ask(struct model *model, struct model_client *client, core_id lease,
     uint64_t wait_ns, struct core_event *event);
 bool model_grows(const struct model_client *client, core_id lease);
