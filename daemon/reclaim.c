@@ -47,7 +47,12 @@ void reclaim_clear(struct hosting *hosting)
 void reclaim_note(struct hosting *hosting, const struct core_action *action)
 {
     struct reclaim *reclaim = &hosting->reclaim;
-    struct reclaim_wish wish = {action->reclaim.tenant, action->reclaim.own, action->reclaim.bytes};
+    struct reclaim_wish wish = {
+        .tenant = action->reclaim.tenant,
+        .own = action->reclaim.own,
+        .bytes = action->reclaim.bytes,
+        .wanted = action->reclaim.wanted,
+    };
     size_t i = 0;
 
     if (list_empty(&hosting->arenas) || wish.tenant >= LIMIT_TENANTS)
@@ -215,6 +220,7 @@ static void wish_run(struct hosting *hosting, const struct reclaim_wish *wish)
         .bytes = sub_saturate(wish->bytes, hosting->coming[wish->tenant]),
         .beneficiary = wish->tenant,
         .from = wish->own ? wish->tenant : UINT32_MAX,
+        .wanted = wish->wanted,
     };
     enum reclaim_shortfall shortfall;
     uint64_t planned;

@@ -18,7 +18,7 @@ struct core_action;
 struct reclaim_wish {
     uint32_t tenant;
     bool own;
-    uint64_t bytes;
+    uint64_t bytes, wanted;
 };
 
 /* An operator's question or order. The owner frees it, before the answer or after. */

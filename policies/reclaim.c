@@ -159,12 +159,15 @@ static void order_sink(struct giver **order, size_t count, size_t index)
     order[index] = moved;
 }
 
-/* Bytes that the beneficiary's MemoryMin lacks beyond what is planned already. */
+/* Whether what is still missing reaches into the beneficiary's MemoryMin. The end of its request,
+ * which lies beyond, isn't guaranteed; what came for it before was the beginning. */
 static bool guarantee_lacks(const struct plan *plan)
 {
     const struct reclaim_tenant *tenant = plan->beneficiary;
+    uint64_t bytes = plan->request->bytes, wanted = MAX(plan->request->wanted, bytes);
 
-    return tenant && sub_saturate(tenant->min, tenant->used) > plan->planned;
+    return tenant && sub_saturate(bytes, plan->planned) >
+                         sub_saturate(add_saturate(tenant->used, wanted), tenant->min);
 }
 
 static bool gives_for_itself(const struct plan *plan, const struct giver *giver)

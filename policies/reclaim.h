@@ -7,7 +7,7 @@
  *
  * Order (docs/architecture.md section 8): empty chunks of anybody; then cold pages of tenants above
  * MemoryHigh; then above MemoryLow; then of those whose priority is below the requester's; then,
- * for a requester below its MemoryMin and only as far as that lacks, of anybody. Within each, lower
+ * for a requester below its MemoryMin and only as far as that reaches, of anybody. Within each, lower
  * priority first. Nobody is brought below its MemoryMin: what it gave would be promised to it anew.
  * Nothing but empty chunks is taken from a tenant of higher priority than the requester unless that
  * tenant is above its MemoryHigh or the requester is below its MemoryMin.
@@ -42,7 +42,8 @@ struct reclaim_request {
     uint32_t beneficiary; /* row of the tenant that asked; UINT32_MAX: an operator */
     uint32_t from;        /* row of the only tenant that gives; UINT32_MAX: any. Where it is the
                              beneficiary, its own MemoryMax asks: it is not protected from itself */
-    bool whole_device;    /* an operator empties the device: not even MemoryMin protects */
+    uint64_t wanted;   /* what the request needs in all, of which `bytes` are missing; 0: as much */
+    bool whole_device; /* an operator empties the device: not even MemoryMin protects */
 };
 
 enum reclaim_reason {

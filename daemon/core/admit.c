@@ -156,11 +156,14 @@ static void candidate_reclaim(struct core *core, struct candidate *c, uint64_t b
 
     if (beyond == 0 || request->immediate || core->options.reclaim_ns == 0)
         return;
+    if (own && list_linked(&c->account->over_link))
+        return; /* first what is above the limit: that is wished for already */
     if (request->reclaim_ns <= core->now_ns && answer_room(core) > 0) {
         action = answer_add(core, CORE_ACTION_RECLAIM);
         action->reclaim.device = c->device->index;
         action->reclaim.tenant = c->account->tenant->index;
         action->reclaim.bytes = MIN(beyond, c->growth);
+        action->reclaim.wanted = c->growth;
         action->reclaim.own = own;
         request->reclaim_ns = add_saturate(core->now_ns, core->options.reclaim_ns);
     }

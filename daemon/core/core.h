@@ -209,6 +209,7 @@ struct core_action {
             uint32_t tenant; /* who waits, by index */
             uint64_t bytes;  /* that are missing beyond what is free or being released; asked for
                                 again every reclaim_ns while they are */
+            uint64_t wanted; /* all that the request adds to the tenant's use; 0: none waits */
             bool own;        /* the tenant itself is above its MemoryMax, or would be: it gives */
         } reclaim;
         struct {

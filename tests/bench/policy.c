@@ -149,7 +149,7 @@ static void plan_world(struct reclaim_tenant *tenants, struct reclaim_chunk *chu
 
 int bench_reclaim_plan(struct bench_row *rows, size_t max)
 {
-    const struct reclaim_request request = {UINT64_MAX, UINT32_MAX, UINT32_MAX, true};
+    const struct reclaim_request request = {UINT64_MAX, UINT32_MAX, UINT32_MAX, 0, true};
     _cleanup_free_ struct reclaim_tenant *tenants = calloc(TENANTS, sizeof(*tenants));
     _cleanup_free_ struct reclaim_chunk *chunks = calloc(CHUNKS, sizeof(*chunks));
     _cleanup_free_ struct reclaim_step *steps = calloc(CHUNKS, sizeof(*steps));

@@ -61,6 +61,7 @@ static void take_reclaim(struct world *world, const struct core_action *action)
         return;
     world->reclaims[index] = (struct world_reclaim){.at_ns = world->now_ns,
         .bytes = action->reclaim.bytes,
+        .wanted = action->reclaim.wanted,
         .device = action->reclaim.device,
         .tenant = action->reclaim.tenant,
         .own = action->reclaim.own};

@@ -27,7 +27,7 @@ struct world_device {
 
 /* A wish for memory out of arenas, and when it was uttered. */
 struct world_reclaim {
-    uint64_t at_ns, bytes;
+    uint64_t at_ns, bytes, wanted;
     uint32_t device, tenant;
     bool own;
 };

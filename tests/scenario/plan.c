@@ -3,7 +3,8 @@
  *
  *   tenant NAME used=SIZE [KEY=VALUE …]         priority weight min low high host ignores=1
  *   chunk NAME TENANT SIZE [KEY=VALUE …]        page=SIZE resident pinned recomputable idle=MS cost
- *   plan SIZE [KEY=VALUE …]                     for=TENANT from=TENANT whole=1 steps=N
+ *   plan SIZE [KEY=VALUE …]                     for=TENANT from=TENANT wanted=SIZE whole=1
+ *                                               steps=N
  *   expect steps [CHUNK=REASON[*DROPPED] …]     all of them, in order; blanks of a reason as dashes
  *   expect planned SIZE
  *   expect shortfall WHY
@@ -89,6 +90,7 @@ static void run_plan(void)
         .bytes = size_of(word(1)),
         .beneficiary = tenant_row(value_of(2, "for")),
         .from = tenant_row(value_of(2, "from")),
+        .wanted = value_size(2, "wanted", 0),
         .whole_device = value_number(2, "whole", 0) != 0,
     };
 

@@ -35,6 +35,7 @@ START_TEST(who_waits_for_the_device_asks_for_what_is_missing)
     assert_waits(chat, request);
     ck_assert_uint_eq(world.reclaim_count, 1);
     assert_reclaim(0, start_ns, 0, 4 * MIB, false); /* 2 MiB are free */
+    ck_assert_uint_eq(world.reclaims[0].wanted, 6 * MIB);
     assert_done(batch, world_return(&world, batch, lease, 3, 1));
     ck_assert_uint_eq(world.reclaim_count, 1); /* not sooner than after 100 ms … */
     world_pass(&world, 99 * MS);
@@ -238,6 +239,28 @@ START_TEST(what_is_being_made_above_a_lowered_limit_is_asked_back_too)
 }
 END_TEST
 
+START_TEST(what_is_above_a_lowered_limit_is_wished_for_before_growth)
+{
+    core_id lease;
+
+    arena_start(32 * MIB);
+    lease = arena_new(chat, 8);
+    arena_fill(chat, lease, 0, 6);
+    chat_limits()->max = 8 * MIB;
+    reconfigure();
+    assert_reclaim(0, world.now_ns, 0, 4 * MIB, true);
+    ck_assert_uint_eq(world.reclaims[0].wanted, 0);
+    assert_waits(chat, world_fill_urgent(&world, chat, lease, 6, 1, 10 * SEC));
+    ck_assert_uint_eq(world.reclaim_count, 1);
+    assert_done(chat, world_return(&world, chat, lease, 0, 2));
+    ck_assert_uint_eq(world.reclaim_count, 2);
+    ck_assert_uint_eq(world.reclaims[1].bytes, 2 * MIB);
+    ck_assert_uint_eq(world.reclaims[1].wanted, 2 * MIB);
+    ck_assert(world.reclaims[1].own);
+    world_done(&world);
+}
+END_TEST
+
 START_TEST(reclaim_can_be_turned_off)
 {
     struct core_options options = core_options_default;
@@ -355,7 +378,8 @@ UNIT_MAIN("core_reclaim", who_waits_for_the_device_asks_for_what_is_missing,
     a_restore_goes_before_what_else_its_tenant_waits_for,
     a_restore_that_may_not_wait_is_not_refused_for_those_behind_it,
     use_above_a_lowered_limit_is_asked_back_until_it_is_gone,
-    what_is_being_made_above_a_lowered_limit_is_asked_back_too, reclaim_can_be_turned_off,
+    what_is_being_made_above_a_lowered_limit_is_asked_back_too,
+    what_is_above_a_lowered_limit_is_wished_for_before_growth, reclaim_can_be_turned_off,
     an_empty_configuration_takes_nothing_from_arenas,
     a_drained_device_refuses_who_waits_and_who_comes,
     a_drained_device_ends_what_is_being_made_there, a_drained_device_keeps_nothing_ready)

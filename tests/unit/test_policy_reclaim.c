@@ -34,7 +34,7 @@ START_TEST(rows_without_sense_are_left_out)
         {.tenant = 0, .bytes = 10, .page_bytes = 1, .resident = 1, .pinned = 2},
         {.tenant = 0, .bytes = 10, .page_bytes = UINT64_MAX, .resident = UINT32_MAX},
     };
-    const struct reclaim_request request = {1, UINT32_MAX, UINT32_MAX, false};
+    const struct reclaim_request request = {1, UINT32_MAX, UINT32_MAX, 0, false};
     struct reclaim_step steps[5];
     enum reclaim_shortfall shortfall;
     uint64_t planned = 1;
@@ -58,7 +58,7 @@ START_TEST(sums_beyond_64_bits_stay_large)
         {.tenant = 0, .bytes = UINT64_MAX - 1, .page_bytes = 1, .resident = 1},
         {.tenant = 1, .bytes = UINT64_MAX - 1, .page_bytes = 1, .resident = 1},
     };
-    const struct reclaim_request request = {UINT64_MAX, UINT32_MAX, UINT32_MAX, false};
+    const struct reclaim_request request = {UINT64_MAX, UINT32_MAX, UINT32_MAX, 0, false};
     struct reclaim_step steps[2];
     enum reclaim_shortfall shortfall;
     uint64_t planned;
@@ -96,7 +96,7 @@ static void many_make(void)
 /* All that can be had of 10^5 chunks, each of which is looked at: each once. */
 START_TEST(a_plan_over_100_000_chunks_takes_each_once)
 {
-    const struct reclaim_request request = {UINT64_MAX, UINT32_MAX, UINT32_MAX, false};
+    const struct reclaim_request request = {UINT64_MAX, UINT32_MAX, UINT32_MAX, 0, false};
     static bool taken[MANY];
     enum reclaim_shortfall shortfall;
     uint64_t planned;
@@ -116,7 +116,7 @@ END_TEST
 
 START_TEST(a_cut_plan_is_the_beginning_of_the_whole_one)
 {
-    const struct reclaim_request request = {UINT64_MAX, UINT32_MAX, UINT32_MAX, false};
+    const struct reclaim_request request = {UINT64_MAX, UINT32_MAX, UINT32_MAX, 0, false};
     static struct reclaim_step few[1000];
     enum reclaim_shortfall shortfall;
     uint64_t planned;
