@@ -63,7 +63,7 @@ static void action_run(struct broker *broker, const struct core_action *action)
             broker->hosting[action->chunk.device], action->chunk.chunk, action->chunk.generation);
         break;
     case CORE_ACTION_MEMORY_OBSERVE:
-        executor_observe(broker->executor, action->device.device);
+        hosting_observe(broker->hosting[action->device.device]);
         break;
     case CORE_ACTION_GRANT:
     case CORE_ACTION_DONE:

@@ -253,8 +253,7 @@ void evict_page_done(struct arena_chunk *chunk, uint32_t page, const uint64_t *c
     record->job = ARENA_PAGE_IDLE;
     if (checksum != NULL && there && arena_page_swap(chunk, page, word, ARENA_PAGE_EVICTED)) {
         record->checksum = *checksum;
-        (void) __atomic_add_fetch(
-            &chunk->arena->table.shared->evictions, 1, __ATOMIC_RELAXED);
+        (void) __atomic_add_fetch(&chunk->arena->table.shared->evictions, 1, __ATOMIC_RELAXED);
         return;
     }
     /* Another word by now means that the worker rescued or freed it, in every case but failure. */

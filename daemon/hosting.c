@@ -79,15 +79,29 @@ static int chunk_export(void *data, uint32_t number, uint32_t generation, int *r
 
 static void chunk_forgotten(void *data, uint32_t number, uint32_t generation)
 {
-    const struct hosting *hosting = data;
+    struct hosting *hosting = data;
 
     executor_release(hosting->broker->executor, hosting->device, number, generation);
+    if (--hosting->forgetting > 0)
+        return;
+    for (; hosting->looks > 0; hosting->looks--)
+        executor_observe(hosting->broker->executor, hosting->device);
 }
 
 void hosting_release(struct hosting *hosting, uint32_t chunk, uint32_t generation)
 {
-    if (hosting->mover == NULL || !mover_forget(hosting->mover, chunk, generation))
+    if (hosting->mover != NULL && mover_forget(hosting->mover, chunk, generation))
+        hosting->forgetting++;
+    else
         executor_release(hosting->broker->executor, hosting->device, chunk, generation);
+}
+
+void hosting_observe(struct hosting *hosting)
+{
+    if (hosting->forgetting > 0)
+        hosting->looks++;
+    else
+        executor_observe(hosting->broker->executor, hosting->device);
 }
 
 static int mover_make(struct hosting *hosting)

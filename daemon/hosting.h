@@ -34,6 +34,8 @@ struct hosting {
     struct tier_account accounts[LIMIT_TENANTS]; /* by the core's index */
     uint64_t coming[LIMIT_TENANTS];  /* bytes that are being made free for each tenant … */
     uint64_t leaving[LIMIT_TENANTS]; /* … and of each */
+    uint32_t forgetting;             /* chunks that wait for the mover to let go of them … */
+    uint32_t looks; /* … and looks at free memory that were asked for after their release */
     bool draining;
     uint64_t drain_ns;          /* when the drain goes on */
     core_id dying;              /* client that was killed, until it is gone; 0 */
@@ -62,3 +64,5 @@ void hosting_configure(struct hosting *hosting);
 
 /* The core lets go of a chunk: to the executor, once the mover has. */
 void hosting_release(struct hosting *hosting, uint32_t chunk, uint32_t generation);
+/* A look at free memory: it comes after the releases that were asked for before it. */
+void hosting_observe(struct hosting *hosting);

@@ -69,6 +69,8 @@ static void recall_send(struct hosting *hosting, uint64_t now)
     body.deadline_ns = timeout_ns;
     message.body_case = GMB__BROKER_MESSAGE__BODY_CHUNK_RECALL;
     message.chunk_recall = &body;
+    log_debug(
+        "arena %llu: %zu chunks are recalled", (unsigned long long) arena->lease, body.n_chunks);
     /* One without a connection can't be told: its chunks come back when it is dead, or overdue. */
     if (client != NULL && client->session != NULL)
         message_send(client->session, &message);

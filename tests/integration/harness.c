@@ -166,6 +166,9 @@ void harness_start_with(struct harness *harness, const char *text, const char *c
     (void) snprintf(harness->config, sizeof(harness->config), "%s/gmbd.conf", harness->dir);
     (void) snprintf(harness->log, sizeof(harness->log), "%s/log", harness->dir);
     (void) snprintf(sim, sizeof(sim), "%s/sim", harness->dir);
+    /* The broker's mover is another user where the broker is root's. */
+    ck_assert_int_eq(mkdir(sim, 0700), 0);
+    ck_assert_int_eq(chmod(sim, 01777), 0);
     (void) setenv("GMB_SIM_DIR", sim, 1);
     (void) setenv("GMB_SIM_MEMORY", "1G", 0);
     harness_configure(harness, text != NULL ? text : HARNESS_BROKER HARNESS_TENANT);

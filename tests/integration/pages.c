@@ -1,0 +1,140 @@
+/* See pages.h. */
+#include "tests/integration/pages.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <string.h>
+
+#define WAIT_NS UINT64_C(15000000000)
+
+static void need(int r, const char *what)
+{
+    ck_assert_msg(r == 0, "%s: %d, %s", what, r, r < 0 ? gmb_error_text() : "");
+}
+
+static void driver_find(struct pages *pages, const char *name, void *ret_function)
+{
+    void *symbol = gmb_driver_symbol(pages->session, name);
+
+    ck_assert_msg(symbol != NULL, "the driver has no %s", name);
+    memcpy(ret_function, &symbol, sizeof(symbol));
+}
+
+void pages_open(struct pages *pages, const struct harness *harness, uint64_t page_bytes,
+    uint64_t chunk_bytes, uint64_t max_bytes)
+{
+    struct gmb_options options = {.size = sizeof(options), .socket = harness->client_socket};
+    struct gmb_arena_params params = {
+        .size = sizeof(params),
+        .page_bytes = page_bytes,
+        .chunk_bytes = chunk_bytes,
+        .max_bytes = max_bytes,
+        .prefetch_bytes = 1,
+        .label = "pages",
+    };
+
+    memset(pages, 0, sizeof(*pages));
+    pages->page_bytes = page_bytes;
+    need(gmb_connect(&options, &pages->session), "connect");
+    need(gmb_arena_new(pages->session, &params, &pages->arena), "arena");
+    driver_find(pages, "cuCtxSetCurrent", &pages->set_current);
+    driver_find(pages, "cuMemcpyHtoD_v2", &pages->to_device);
+    driver_find(pages, "cuMemcpyDtoH_v2", &pages->to_host);
+    need(pages->set_current(gmb_arena_context(pages->arena)), "context");
+    need(gmb_thread_start(pages->session), "thread");
+}
+
+void pages_close(struct pages *pages)
+{
+    need(gmb_arena_free(pages->arena), "free");
+    gmb_disconnect(pages->session);
+}
+
+static void bytes_make(const struct pages *pages, uint32_t page, uint64_t *ret)
+{
+    for (size_t i = 0; i < pages->page_bytes / sizeof(*ret); i++)
+        ret[i] = (page + 1) * UINT64_C(0x9e3779b97f4a7c15) + i;
+}
+
+static uint64_t address_of(const struct pages *pages, uint32_t page)
+{
+    return gmb_arena_address(pages->arena) + page * pages->page_bytes;
+}
+
+static void page_write(struct pages *pages, uint32_t page)
+{
+    uint64_t *bytes = malloc(pages->page_bytes);
+
+    ck_assert_ptr_nonnull(bytes);
+    bytes_make(pages, page, bytes);
+    need(pages->to_device(address_of(pages, page), bytes, pages->page_bytes), "copy to device");
+    free(bytes);
+}
+
+void pages_fill(struct pages *pages, uint32_t count)
+{
+    uint32_t *at = pages->pages + pages->count;
+
+    ck_assert_uint_le(pages->count + count, PAGES_MAX);
+    need(gmb_page_alloc(pages->arena, count, at, WAIT_NS), "alloc");
+    need(gmb_page_pin(pages->arena, count, at), "pin of new pages");
+    for (uint32_t i = 0; i < count; i++)
+        page_write(pages, at[i]);
+    need(gmb_page_unpin(pages->arena, count, at), "unpin");
+    pages->count += count;
+}
+
+void pages_check(struct pages *pages, uint32_t first, uint32_t count, uint32_t step)
+{
+    uint64_t *expected = malloc(pages->page_bytes), *found = malloc(pages->page_bytes);
+
+    ck_assert(expected != NULL && found != NULL);
+    for (uint32_t i = first; i < first + count; i += step) {
+        uint32_t n = MIN(step, first + count - i);
+        int r = gmb_page_pin(pages->arena, n, &pages->pages[i]);
+
+        ck_assert_msg(r == GMB_PIN_READY || r == GMB_PIN_WAITING, "pin: %d, %s", r,
+            r < 0 ? gmb_error_text() : "");
+        need(gmb_page_wait(pages->arena, n, &pages->pages[i], WAIT_NS), "wait");
+        for (uint32_t k = i; k < i + n; k++) {
+            bytes_make(pages, pages->pages[k], expected);
+            need(pages->to_host(found, address_of(pages, pages->pages[k]), pages->page_bytes),
+                "copy to host");
+            ck_assert_msg(memcmp(expected, found, pages->page_bytes) == 0,
+                "page %u holds other bytes", pages->pages[k]);
+        }
+        need(gmb_page_unpin(pages->arena, n, &pages->pages[i]), "unpin");
+    }
+    free(expected);
+    free(found);
+}
+
+struct gmb_arena_stats pages_stats(const struct pages *pages)
+{
+    struct gmb_arena_stats stats = {.size = sizeof(stats)};
+
+    need(gmb_arena_get_stats(pages->arena, &stats), "statistics");
+    return stats;
+}
+
+void pages_wait_evicted(const struct pages *pages, uint64_t count)
+{
+    uint64_t deadline = harness_now_ms() + HARNESS_DEADLINE_MS;
+
+    while (pages_stats(pages).evicted_pages < count) {
+        ck_assert_msg(harness_now_ms() < deadline, "%llu pages of %llu were evicted",
+            (unsigned long long) pages_stats(pages).evicted_pages, (unsigned long long) count);
+        harness_breathe();
+    }
+}
+
+void pages_wait_mapped(const struct pages *pages, uint64_t bytes)
+{
+    uint64_t deadline = harness_now_ms() + HARNESS_DEADLINE_MS;
+
+    while (pages_stats(pages).mapped_bytes > bytes) {
+        ck_assert_msg(harness_now_ms() < deadline, "%llu bytes are mapped",
+            (unsigned long long) pages_stats(pages).mapped_bytes);
+        harness_breathe();
+    }
+}

@@ -1,0 +1,38 @@
+/*
+ * A worker with one arena through libgmb, in the test's own process: pages with bytes that say which page
+ * they are. Whatever doesn't come as expected ends the test.
+ */
+#pragma once
+
+#include "client/gmb.h"
+#include "tests/integration/harness.h"
+
+#define PAGES_MAX 4096
+
+struct pages {
+    gmb_session *session;
+    gmb_arena *arena;
+    uint64_t page_bytes;
+    uint32_t count; /* allocated */
+    uint32_t pages[PAGES_MAX];
+    int (*set_current)(void *context);
+    int (*to_device)(uint64_t to, const void *from, size_t bytes);
+    int (*to_host)(void *to, uint64_t from, size_t bytes);
+};
+
+void pages_open(struct pages *pages, const struct harness *harness, uint64_t page_bytes,
+    uint64_t chunk_bytes, uint64_t max_bytes);
+void pages_close(struct pages *pages);
+
+/* Allocates `count` more pages and writes each. */
+void pages_fill(struct pages *pages, uint32_t count);
+/* Pins, waits, compares and unpins pages [first, first + count), by `step` at once. */
+void pages_check(struct pages *pages, uint32_t first, uint32_t count, uint32_t step);
+/* Writes page `index` again, with other bytes that pages_check() then expects. */
+void pages_rewrite(struct pages *pages, uint32_t index);
+
+struct gmb_arena_stats pages_stats(const struct pages *pages);
+/* Until so many pages lie in the host tier. */
+void pages_wait_evicted(const struct pages *pages, uint64_t count);
+/* Until the arena has at most so many bytes mapped. */
+void pages_wait_mapped(const struct pages *pages, uint64_t bytes);
