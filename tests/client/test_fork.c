@@ -108,7 +108,9 @@ static void *fork_often(void *data)
 
         if (pid == 0) {
             gmb_disconnect(script.session);
-            _exit(0);
+            /* No plain exit: a leak check there would find what was on other threads' stacks. */
+            (void) execl("/bin/true", "true", (char *) NULL);
+            _exit(1);
         }
         well = pid > 0 && waitpid(pid, &status, 0) == pid && status == 0;
     }
