@@ -93,6 +93,9 @@ struct account {
     struct list releasing_link;
     struct list waiting_link;
     struct list suspect_link;
+    struct list supply;      /* struct request.supply_link: with chunks to be asked for */
+    struct list supply_link; /* device.supply */
+    uint32_t issued;         /* CREATING chunks that the shell was asked for */
     uint32_t waiting_count;
 };
 
@@ -141,7 +144,8 @@ struct device {
     struct account nobody;
 
     struct list idle_accounts, releasing_accounts, waiting_accounts, suspect_accounts;
-    struct list supply; /* struct request.supply_link: with chunks to be asked for */
+    struct list supply; /* struct account.supply_link, whose turn it is first */
+    uint32_t issued;    /* sum over its accounts */
     uint32_t waiting_count;
     uint64_t recent_chunk_bytes; /* size last asked for */
 
@@ -209,7 +213,7 @@ struct request {
     struct heap_node wake;     /* in core.wakes while not_before_ns lies ahead */
     struct list client_link;
     struct list queue_link;  /* account.waiting while QUEUED */
-    struct list supply_link; /* device.supply while chunks are to be asked for */
+    struct list supply_link; /* account.supply while chunks are to be asked for */
     uint32_t next_issue;     /* index in the lease of the next chunk to ask for */
     uint32_t outstanding;    /* asked for and not answered */
     uint32_t missing;        /* not there yet */
