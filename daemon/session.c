@@ -279,9 +279,10 @@ void session_doom(struct session *session, const char *reason)
     if (session->state == SESSION_DOOMED)
         return;
     if (reason != NULL && session_complaint_pass(session))
-        log_info("dropped pid %d (uid %u, tenant %s): %s", (int) identity->pid,
+        log_info("dropped pid %d (uid %u, tenant %s, %s): %s", (int) identity->pid,
             (unsigned) identity->uid,
-            session->client != NULL ? session->client->tenant : "none yet", reason);
+            session->client != NULL ? session->client->tenant : "none yet",
+            session_state_name(session->state), reason);
     session_set_state(session, SESSION_DOOMED);
     (void) event_del(session->readable);
     (void) event_del(session->writable);
