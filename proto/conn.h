@@ -70,8 +70,8 @@ int conn_flush(struct conn *conn) _must_check_;
 bool conn_wants_write(const struct conn *conn);
 /*
  * True when the kernel refused the front of the queue with ETOOMANYREFS: too many fds of this user
- * are on their way to peers that don't read; or with ENOBUFS: it has no memory. No poll tells when that is over: the owner calls
- * conn_flush() again a little later.
+ * are on their way to peers that don't read; or with ENOBUFS: it has no memory. No poll tells when
+ * that is over: the owner calls conn_flush() again a little later.
  */
 bool conn_starved(const struct conn *conn);
 /* Frames that wait: for flow control of long answers, which are produced as the queue drains. */

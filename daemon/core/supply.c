@@ -1,8 +1,8 @@
 /*
  * The lease's chunk array is filled at once: ready chunks first, then CREATING ones, which the
  * shell is asked for in a window of each device, so that no tenant floods a step or holds up others
- * in the shell's queue, however many requests it has. Tenants take turns, one chunk each, and within
- * a tenant its requests do. The request is granted when the last one is there.
+ * in the shell's queue, however many requests it has. Tenants take turns, one chunk each, and
+ * within a tenant its requests do. The request is granted when the last one is there.
  */
 #include "daemon/core/supply.h"
 
