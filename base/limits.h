@@ -16,7 +16,7 @@
 /* What decoding one frame may allocate: protobuf-c turns 2 bytes into a ~24-byte object at worst.
  */
 #define LIMIT_DECODE_BYTES (1024u * 1024u)
-/* Fields of one message that this version doesn't know: a later one adds a few, and each costs time. */
+/* Fields of one message that this version doesn't know: a later one adds a few, each costs time. */
 #define LIMIT_UNKNOWN_FIELDS 32
 /* Messages that wait for a peer which does not read. Past it the peer is dropped, not waited for.
  */

@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -51,6 +52,7 @@ static void line_sanitize(char *text, size_t length)
 
 void log_write(enum log_level level, const char *format, ...)
 {
+    struct pollfd room = {.fd = STDERR_FILENO, .events = POLLOUT};
     char line[LINE_MAX_BYTES];
     va_list args;
     int prefix, length, saved = errno;
@@ -71,7 +73,8 @@ void log_write(enum log_level level, const char *format, ...)
     end = MIN((size_t) (prefix + length), sizeof(line) - 2);
     line_sanitize(line + prefix, end - (size_t) prefix);
     line[end] = '\n';
-    if (write(STDERR_FILENO, line, end + 1) < 0) {
+    /* Who reads it may stand still; a line is lost then, not the time of whoever waits for us. */
+    if (poll(&room, 1, 0) > 0 && write(STDERR_FILENO, line, end + 1) < 0) {
         /* Nowhere to say so. */
     }
     errno = saved;

@@ -3,8 +3,8 @@
  * its `<N>` priority, as sd-daemon(3) has it; elsewhere with the level's name.
  *
  * Used by the daemon's shell and by programs, never by a library or the core.
- * Thread-safe: one write(2) per line. A full or closed standard error loses the line, never blocks
- * longer than the kernel does and never ends the process.
+ * Thread-safe: one write(2) per line. A full or closed standard error loses the line; it
+ * neither blocks nor ends the process.
  */
 #pragma once
 

@@ -310,7 +310,7 @@ static int configure(
 
 /*
  * How many clients the fds of this process are enough for, at two each. What else takes some has at
- * least half: connections without Hello, at two as well, operators, grants on their way, the driver.
+ * least half: connections without Hello (two as well), operators, grants on their way, the driver.
  */
 static void fds_share(struct broker *broker, struct core_options *options)
 {

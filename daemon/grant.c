@@ -1,6 +1,6 @@
 /*
- * One frame at a time. The fds of a frame live in the broker from their export to their sendmsg(2);
- * between, nothing of them is kept.
+ * One frame at a time. The fds of a frame live in the broker from their export to their sendmsg(2),
+ * which is in the same call: what can't be sent is closed and exported again when it can.
  */
 #include "daemon/grant.h"
 
@@ -123,7 +123,6 @@ static int frame_send(struct session *session, struct grant *grant,
         return r;
     for (size_t i = 0; i < fds.count; i++)
         pointers[i] = &chunks[i];
-    grant->next += (uint32_t) fds.count;
     body.lease = grant->lease;
     body.first_chunk = first;
     body.total_chunks = grant->total;
@@ -136,11 +135,18 @@ static int frame_send(struct session *session, struct grant *grant,
     message.id = grant->request < FRAME_BROKER_ID ? grant->request : 0;
     message.body_case = GMB__BROKER_MESSAGE__BODY_GRANT;
     message.grant = &body;
-    r = conn_send_consume(session->conn, &message.base, &fds);
+    r = conn_try_send_consume(session->conn, &message.base, &fds);
+    if (r == -EAGAIN) {
+        session->blocked = true;
+        return 0;
+    }
+    if (r == -ETOOMANYREFS || r == -ENOBUFS)
+        return -EAGAIN;
     if (r < 0) {
         (void) snprintf(reason, LIMIT_TEXT_BYTES, "a grant can't be sent: %s", strerror(-r));
         return r;
     }
+    grant->next += (uint32_t) body.n_chunks;
     spares_make(session->broker->executor, &body);
     return 0;
 }
@@ -152,7 +158,7 @@ int grant_pump(struct session *session, char reason[LIMIT_TEXT_BYTES])
     struct request *request;
     int r;
 
-    if (grant == NULL || conn_queued(session->conn) > 0)
+    if (grant == NULL || session->blocked || conn_queued(session->conn) > 0)
         return 0;
     if (!core_lease_get(session->broker->core, grant->lease, &lease)) {
         (void) snprintf(reason, LIMIT_TEXT_BYTES, "lease %llu vanished while it was being sent",

@@ -1,7 +1,7 @@
 /*
  * Input is read in bursts, so that nobody holds the loop, and not at all while many answers wait: a
  * peer that doesn't read its answers isn't listened to. Output is frames at once or in the bounded
- * queue; grants are produced one frame at a time as the queue drains.
+ * queue; grants are produced one frame at a time, when it is empty and the socket takes them.
  */
 #include "daemon/session.h"
 
@@ -151,7 +151,7 @@ static void on_writable(evutil_socket_t fd, short what, void *data)
     int r = conn_flush(session->conn);
 
     (void) fd;
-    (void) what;
+    session->blocked = session->blocked && (what & EV_WRITE) == 0;
     if (r < 0)
         session_doom(session, r == -EPIPE || r == -ECONNRESET ? NULL : strerror(-r));
     else
@@ -280,9 +280,10 @@ void session_doom(struct session *session, const char *reason)
     if (session->state == SESSION_DOOMED)
         return;
     if (reason != NULL && session_complaint_pass(session))
-        log_info("dropped pid %d (uid %u, tenant %s): %s", (int) identity->pid,
+        log_info("dropped pid %d (uid %u, tenant %s, %s): %s", (int) identity->pid,
             (unsigned) identity->uid,
-            session->client != NULL ? session->client->tenant : "none yet", reason);
+            session->client != NULL ? session->client->tenant : "none yet",
+            session_state_name(session->state), reason);
     session_set_state(session, SESSION_DOOMED);
     (void) event_del(session->readable);
     (void) event_del(session->writable);

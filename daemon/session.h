@@ -36,6 +36,7 @@ struct session {
     uint32_t request_count;
     struct list grants; /* struct grant.link: being sent, in order */
     bool reading, retry;
+    bool blocked; /* the next grant waits for the socket to be writable */
 };
 
 const char *session_state_name(enum session_state state);

@@ -206,7 +206,8 @@ int conn_receive(
     return 0;
 }
 
-/* One sendmsg(2). 0, -EAGAIN, -ETOOMANYREFS (too many fds in flight) or a fatal -errno. */
+/* One sendmsg(2). 0, -EAGAIN, -ENOBUFS (the kernel has no memory now), -ETOOMANYREFS (too many fds
+ * in flight) or a fatal -errno. */
 static int bytes_send(int fd, const uint8_t *bytes, size_t size, const int *fds, size_t n_fds)
 {
     union control control;
@@ -228,7 +229,9 @@ static int bytes_send(int fd, const uint8_t *bytes, size_t size, const int *fds,
     while (sent < 0 && errno == EINTR);
     if (sent >= 0)
         return 0;
-    return errno == EWOULDBLOCK || errno == ENOBUFS || errno == ENOMEM ? -EAGAIN : -errno;
+    if (errno == ENOMEM)
+        return -ENOBUFS;
+    return errno == EWOULDBLOCK ? -EAGAIN : -errno;
 }
 
 static int frame_queue(struct conn *conn, const struct frame *frame, struct fdset *fds)
@@ -268,8 +271,8 @@ int conn_send_consume(struct conn *conn, const ProtobufCMessage *message, struct
         return r;
     if (list_empty(&conn->queue)) {
         r = bytes_send(conn->fd, frame.bytes, frame.size, owned.fds, owned.count);
-        conn->starved = r == -ETOOMANYREFS;
-        if (r != -EAGAIN && r != -ETOOMANYREFS)
+        conn->starved = r == -ETOOMANYREFS || r == -ENOBUFS;
+        if (r != -EAGAIN && r != -ENOBUFS && r != -ETOOMANYREFS)
             return r;
     }
     return frame_queue(conn, &frame, &owned);
@@ -284,7 +287,7 @@ int conn_flush(struct conn *conn)
 
         if (r == -EAGAIN)
             return 0;
-        if (r == -ETOOMANYREFS) {
+        if (r == -ETOOMANYREFS || r == -ENOBUFS) {
             conn->starved = true;
             return 0;
         }
@@ -295,6 +298,17 @@ int conn_flush(struct conn *conn)
         queued_free(queued);
     }
     return 0;
+}
+
+int conn_try_send_consume(struct conn *conn, const ProtobufCMessage *message, struct fdset *fds)
+{
+    _cleanup_fdset_ struct fdset owned = FDSET_EMPTY;
+    struct frame frame;
+    int r;
+
+    fdset_move(&owned, fds);
+    r = frame_encode(&frame, message);
+    return r < 0 ? r : bytes_send(conn->fd, frame.bytes, frame.size, owned.fds, owned.count);
 }
 
 bool conn_wants_write(const struct conn *conn)

@@ -56,13 +56,22 @@ int conn_receive_plain(struct conn *conn, const uint8_t **ret_bytes, size_t *ret
 int conn_send_consume(
     struct conn *conn, const ProtobufCMessage *message, struct fdset *fds) _must_check_;
 
+/*
+ * The same, but nothing is queued: what can't go out now is closed, so that no peer that doesn't
+ * read pins fds here. -EAGAIN: as soon as the socket is writable; -ETOOMANYREFS: no poll tells when
+ * (see conn_starved()), and so with -ENOBUFS, when the kernel has no memory. Only while
+ * conn_queued() is 0.
+ */
+int conn_try_send_consume(
+    struct conn *conn, const ProtobufCMessage *message, struct fdset *fds) _must_check_;
+
 /* Sends what is queued as far as it goes: 0 also when some is left; -errno as conn_send_consume. */
 int conn_flush(struct conn *conn) _must_check_;
 bool conn_wants_write(const struct conn *conn);
 /*
  * True when the kernel refused the front of the queue with ETOOMANYREFS: too many fds of this user
- * are on their way to peers that don't read. No poll tells when that is over: the owner calls
- * conn_flush() again a little later.
+ * are on their way to peers that don't read; or with ENOBUFS: it has no memory. No poll tells when
+ * that is over: the owner calls conn_flush() again a little later.
  */
 bool conn_starved(const struct conn *conn);
 /* Frames that wait: for flow control of long answers, which are produced as the queue drains. */

@@ -3,19 +3,21 @@
 #include "client/replay/live.h"
 
 #include <stdio.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/size.h"
 
-/* Tenants named in the line; a terminal has 80 columns. */
+/* Tenants named in the line; what a terminal has no room for is cut. */
 #define TENANTS_SHOWN 4
+#define COLUMNS_DEFAULT 80
 #define QUIET_INTERVAL_S 10
 
 static bool shown_on_terminal;
 static uint64_t quiet_until_s = QUIET_INTERVAL_S;
 
-static void print(const struct run *run, uint64_t seconds)
+static void print(FILE *to, const struct run *run, uint64_t seconds)
 {
     uint32_t in_flight = 0, waiting = 0, done = 0, refused = 0;
     char size[SIZE_TEXT_MAX];
@@ -28,12 +30,34 @@ static void print(const struct run *run, uint64_t seconds)
         done += atomic_load(&worker->done);
         refused += atomic_load(&worker->refused);
     }
-    fprintf(stderr, "%4llu s  %u/%zu done  %u in flight  %u waiting  %u refused ",
+    fprintf(to, "%4llu s  %u/%zu done  %u in flight  %u waiting  %u refused ",
         (unsigned long long) seconds, done, run->trace->count, in_flight, waiting, refused);
     for (uint32_t t = 0; t < MIN(run->tenants->count, (uint32_t) TENANTS_SHOWN); t++)
-        fprintf(stderr, " %s %s", run->tenants->items[t].name,
+        fprintf(to, " %s %s", run->tenants->items[t].name,
             size_format(size, atomic_load(&run->stats->tenants[t].now)));
-    fprintf(stderr, "  of %s", size_format(size, run->sizing->device_bytes));
+    fprintf(to, "  of %s", size_format(size, run->sizing->device_bytes));
+}
+
+static size_t terminal_columns(void)
+{
+    struct winsize size;
+
+    return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col
+                                                                           : COLUMNS_DEFAULT;
+}
+
+/* A line that wraps would not be overwritten by the next one. */
+static void print_over(const struct run *run, uint64_t seconds)
+{
+    _cleanup_free_ char *line = NULL;
+    size_t size;
+    FILE *to = open_memstream(&line, &size);
+
+    if (to == NULL)
+        return;
+    print(to, run, seconds);
+    if (fclose(to) == 0)
+        fprintf(stderr, "\r\033[K%.*s", (int) (terminal_columns() - 1), line);
 }
 
 void live_show(const struct run *run)
@@ -44,12 +68,11 @@ void live_show(const struct run *run)
         return;
     seconds = sub_saturate(clock_now(&clock_monotonic), start_ns) / NSEC_PER_SEC;
     if (isatty(STDERR_FILENO)) {
-        fputs("\r\033[K", stderr);
-        print(run, seconds);
+        print_over(run, seconds);
         shown_on_terminal = true;
     } else if (seconds >= quiet_until_s) {
         quiet_until_s = seconds + QUIET_INTERVAL_S;
-        print(run, seconds);
+        print(stderr, run, seconds);
         fputc('\n', stderr);
     }
     (void) fflush(stderr);

@@ -44,9 +44,3 @@ static inline bool phase_is_final(enum phase phase)
 {
     return phase >= PHASE_COMPLETED;
 }
-
-/* The request holds device memory. */
-static inline bool phase_holds(enum phase phase)
-{
-    return phase >= PHASE_PREFILL && phase <= PHASE_STALLED;
-}

@@ -53,6 +53,8 @@ void account_init(struct account *account, struct tenant *tenant, struct device 
     list_init(&account->waiting_link);
     list_init(&account->suspect_link);
     list_init(&account->over_link);
+    list_init(&account->supply);
+    list_init(&account->supply_link);
 }
 
 void account_done(struct account *account)

@@ -14,6 +14,7 @@ static _Thread_local char finding[LIMIT_TEXT_BYTES];
 
 struct sums {
     uint64_t bytes[CHUNK_STATE_MAX];
+    uint32_t issued; /* chunks with the shell */
 };
 
 /* One for each device and tenant, and one more on each device for nobody. */
@@ -54,8 +55,12 @@ static const char *check_chunks(const struct core *core, struct sums *sums)
 
         if (found)
             return found;
-        if (chunk)
-            sums_at(core, sums, chunk->charge.account)->bytes[chunk->state] += chunk->charge.bytes;
+        if (chunk) {
+            struct sums *sum = sums_at(core, sums, chunk->charge.account);
+
+            sum->bytes[chunk->state] += chunk->charge.bytes;
+            sum->issued += chunk->issued && chunk->state == CHUNK_CREATING;
+        }
     }
     return NULL;
 }
@@ -128,6 +133,10 @@ static const char *check_account(const struct account *account, const struct sum
     if (account->tenant && sums->bytes[CHUNK_CLEAN] > 0)
         return FIND("account %s holds clean chunks", name);
     found = check_ready(account);
+    if (account->issued != sums->issued)
+        return FIND("account %s: chunks with the shell are miscounted", name);
+    if (list_linked(&account->supply_link) == list_empty(&account->supply))
+        return FIND("account %s: what it is to be supplied with is not known to its device", name);
     return found ? found : check_waiting(account);
 }
 
@@ -135,7 +144,7 @@ static const char *check_account(const struct account *account, const struct sum
 struct device_sums {
     struct sums chunks;
     uint64_t owned, suspects, orphaned, min, unused_min;
-    uint32_t waiting;
+    uint32_t waiting, issued;
 };
 
 static void device_sums_add(struct device_sums *sums, const struct account *account)
@@ -146,6 +155,7 @@ static void device_sums_add(struct device_sums *sums, const struct account *acco
     sums->suspects += account->suspects;
     sums->orphaned += account->orphaned;
     sums->waiting += account->waiting_count;
+    sums->issued += account->issued;
     if (!account->tenant)
         return;
     sums->min += account->limits.min;
@@ -169,6 +179,8 @@ static const char *check_device(const struct device *device, const struct device
         return FIND("device %u: the sum of the guarantees is wrong", device->index);
     if (device->min_sum > device->capacity)
         return FIND("device %u: more is guaranteed than there is", device->index);
+    if (device->issued != sums->issued)
+        return FIND("device %u: the count of chunks with the shell is wrong", device->index);
     if (device->waiting_count != sums->waiting)
         return FIND("device %u: the count of waiting requests is wrong", device->index);
     return NULL;

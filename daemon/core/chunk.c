@@ -161,8 +161,12 @@ void chunk_discard(struct core *core, struct chunk *chunk)
 
 void chunk_disown(struct chunk *chunk)
 {
+    struct account *account = chunk->charge.account, *nobody = &account->device->nobody;
+
     assert(chunk->state == CHUNK_CREATING);
-    charge_move(&chunk->charge, &chunk->charge.account->device->nobody, CHUNK_CREATING);
+    account->issued -= chunk->issued;
+    nobody->issued += chunk->issued;
+    charge_move(&chunk->charge, nobody, CHUNK_CREATING);
     chunk->lease = NULL;
     chunk->request = NULL;
 }

@@ -296,7 +296,6 @@ bool core_tenant_get(const struct core *core, uint32_t tenant, struct core_tenan
 bool core_tenant_find(const struct core *core, const char *name, uint32_t *ret_tenant);
 bool core_tenant_device_get(
     const struct core *core, uint32_t tenant, uint32_t device, struct core_tenant_device_view *ret);
-bool core_client_get(const struct core *core, core_id client, struct core_client_view *ret);
 bool core_lease_get(const struct core *core, core_id lease, struct core_lease_view *ret);
 /* The next one behind `after` (0: the first) in slot order: for paged lists. */
 bool core_client_next(const struct core *core, core_id after, struct core_client_view *ret);

@@ -1,7 +1,8 @@
 /*
  * The lease's chunk array is filled at once: ready chunks first, then CREATING ones, which the
- * shell is asked for in windows, so that one large request neither floods a step nor holds up
- * others in the shell's queue. The request is granted when the last one is there.
+ * shell is asked for in a window of each device, so that no tenant floods a step or holds up others
+ * in the shell's queue, however many requests it has. Tenants take turns, one chunk each, and
+ * within a tenant its requests do. The request is granted when the last one is there.
  */
 #include "daemon/core/supply.h"
 
@@ -14,9 +15,10 @@
 #include "daemon/core/request.h"
 #include "daemon/core/states.h"
 
-/* Chunks of one request with the shell at once, and how few before more are asked for. */
+/* Chunks with the shell at once; beyond that, one of each tenant that has none there. */
 #define WINDOW_CHUNKS 64
-#define WINDOW_LOW 32
+/* In all: who asks and cancels has none there, however often it does. */
+#define WINDOW_MOST 128
 /* Prefetched chunks with the shell at once. */
 #define PREFETCH_CHUNKS 8
 
@@ -90,6 +92,27 @@ static void place_ready(struct core *core, struct request *request, struct accou
     }
 }
 
+/* From now on the request's chunks are asked for. Who has none with the shell is next. */
+static void supply_join(struct account *account, struct request *request)
+{
+    struct device *device = account->device;
+
+    list_append(&account->supply, &request->supply_link);
+    if (list_linked(&account->supply_link))
+        return;
+    if (account->issued == 0)
+        list_insert_after(&device->supply, &account->supply_link);
+    else
+        list_append(&device->supply, &account->supply_link);
+}
+
+static void supply_leave(struct account *account, struct request *request)
+{
+    list_remove(&request->supply_link);
+    if (list_empty(&account->supply))
+        list_remove(&account->supply_link);
+}
+
 int supply_start(struct core *core, struct request *request, const struct supply_plan *plan)
 {
     struct lease *lease = request->lease;
@@ -113,7 +136,7 @@ int supply_start(struct core *core, struct request *request, const struct supply
     if (request->missing == 0)
         request_grant(core, request);
     else
-        list_append(&device->supply, &request->supply_link);
+        supply_join(lease->account, request);
     return 0;
 }
 
@@ -135,7 +158,7 @@ void supply_undo(struct core *core, struct request *request)
     }
     request->supplied = false;
     request->outstanding = request->missing = 0;
-    list_remove(&request->supply_link);
+    supply_leave(lease->account, request);
     lease->account->device->drain = true;
 }
 
@@ -144,6 +167,8 @@ static void issue(struct core *core, struct device *device, struct chunk *chunk)
     struct core_action *action = answer_add(core, CORE_ACTION_CHUNK_CREATE);
 
     chunk->issued = true;
+    chunk->charge.account->issued++;
+    device->issued++;
     action->chunk.device = device->index;
     action->chunk.chunk = chunk->slot.number;
     action->chunk.generation = chunk->slot.generation;
@@ -164,29 +189,40 @@ static void supply_refuse(struct core *core, struct request *request)
     request_refuse(core, request, GMB_STATUS_EXHAUSTED);
 }
 
+/* The shell has answered for it. */
+static void answered(struct chunk *chunk)
+{
+    chunk->issued = false;
+    chunk->charge.account->issued--;
+    chunk->charge.account->device->issued--;
+}
+
 void supply_work(struct core *core, struct device *device)
 {
-    list_for_each_safe(request, &device->supply, struct request, supply_link)
-    {
-        struct lease *lease = request->lease;
+    struct account *account;
 
+    while ((account = list_first(&device->supply, struct account, supply_link)) != NULL) {
+        struct request *request = list_first(&account->supply, struct request, supply_link);
+
+        if (!device->draining &&
+            device->issued >= (account->issued > 0 ? WINDOW_CHUNKS : WINDOW_MOST))
+            return;
+        if (answer_room(core) == 0) {
+            core->more = true;
+            return;
+        }
         if (device->draining) {
-            if (answer_room(core) == 0) {
-                core->more = true;
-                return;
-            }
             supply_refuse(core, request);
             continue;
         }
-        while (request_unissued(request) && request->outstanding < WINDOW_CHUNKS) {
-            if (answer_room(core) == 0) {
-                core->more = true;
-                return;
-            }
-            issue(core, device, lease->chunks[request->next_issue++]);
-            request->outstanding++;
-        }
+        issue(core, device, request->lease->chunks[request->next_issue++]);
+        request->outstanding++;
+        list_remove(&account->supply_link);
         list_remove(&request->supply_link);
+        if (request_unissued(request))
+            list_append(&account->supply, &request->supply_link);
+        if (!list_empty(&account->supply))
+            list_append(&device->supply, &account->supply_link);
     }
 }
 
@@ -197,7 +233,7 @@ void supply_created(struct core *core, struct chunk *chunk)
 
     if (chunk->state != CHUNK_CREATING || !chunk->issued)
         return;
-    chunk->issued = false;
+    answered(chunk);
     if (!request) {
         chunk_keep(core, chunk, account);
         return;
@@ -209,9 +245,6 @@ void supply_created(struct core *core, struct chunk *chunk)
         supply_refuse(core, request);
     else if (request->missing == 0)
         request_grant(core, request);
-    else if (request_unissued(request) && request->outstanding <= WINDOW_LOW &&
-             !list_linked(&request->supply_link))
-        list_append(&account->device->supply, &request->supply_link);
 }
 
 void supply_failed(struct core *core, struct chunk *chunk, bool out_of_memory)
@@ -223,7 +256,7 @@ void supply_failed(struct core *core, struct chunk *chunk, bool out_of_memory)
         return;
     if (request)
         chunk_disown(chunk);
-    chunk->issued = false;
+    answered(chunk);
     if (request) {
         /* It is in the lease's array still, as one that was never asked for: undo ends it. */
         supply_undo(core, request);

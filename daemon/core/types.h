@@ -95,6 +95,9 @@ struct account {
     struct list suspect_link;
     struct list over_link; /* device.over_accounts: used above a MemoryMax that was lowered */
     uint64_t over_reclaim_ns;
+    struct list supply;      /* struct request.supply_link: with chunks to be asked for */
+    struct list supply_link; /* device.supply */
+    uint32_t issued;         /* CREATING chunks that the shell was asked for */
     uint32_t waiting_count;
 };
 
@@ -145,7 +148,8 @@ struct device {
 
     struct list idle_accounts, releasing_accounts, waiting_accounts, suspect_accounts,
         over_accounts;
-    struct list supply; /* struct request.supply_link: with chunks to be asked for */
+    struct list supply; /* struct account.supply_link, whose turn it is first */
+    uint32_t issued;    /* sum over its accounts */
     uint32_t waiting_count;
     uint64_t recent_chunk_bytes; /* size last asked for */
 
@@ -218,7 +222,7 @@ struct request {
     struct heap_node wake;     /* in core.wakes while not_before_ns lies ahead */
     struct list client_link;
     struct list queue_link;  /* account.waiting while QUEUED */
-    struct list supply_link; /* device.supply while chunks are to be asked for */
+    struct list supply_link; /* account.supply while chunks are to be asked for */
     uint32_t next_issue;     /* index in the lease of the next chunk to ask for */
     uint32_t outstanding;    /* asked for and not answered */
     uint32_t missing;        /* not there yet */

@@ -110,16 +110,6 @@ static void client_view(const struct client *client, struct core_client_view *re
     };
 }
 
-bool core_client_get(const struct core *core, core_id id, struct core_client_view *ret)
-{
-    const struct client *client = slots_find(&core->clients, id);
-
-    if (!client)
-        return false;
-    client_view(client, ret);
-    return true;
-}
-
 bool core_client_next(const struct core *core, core_id after, struct core_client_view *ret)
 {
     for (uint32_t i = slot_number_after(after); i < core->clients.high; i++) {

@@ -70,6 +70,9 @@ START_TEST(create_refuses_wrong_properties)
     cu_expect(CUDA_ERROR_INVALID_DEVICE, cu->mem_create(&handle, granule, &properties, 0));
     properties.location.id = -1;
     cu_expect(CUDA_ERROR_INVALID_DEVICE, cu->mem_create(&handle, granule, &properties, 0));
+    properties = chunk_properties();
+    properties.win32HandleMetaData = &properties;
+    cu_expect(CUDA_ERROR_INVALID_VALUE, cu->mem_create(&handle, granule, &properties, 0));
 }
 END_TEST
 

@@ -103,7 +103,7 @@ START_TEST(a_file_that_is_slow_to_close_holds_nobody_up)
 }
 END_TEST
 
-/* As often as there is time for, what a stranger may say: each gets one line, were it not rationed. */
+/* What a stranger may say, as often as there is time: each gets one line, were it not rationed. */
 START_TEST(a_stranger_cannot_fill_the_log)
 {
     static const uint8_t old[] = {8, 1, 18, 0}; /* Hello of version 0 */

@@ -128,6 +128,7 @@ static int run_racer(const struct child *child, void *data)
     r = ledger_chunk_create(ledger, &info);
     child_ready(child, r);
     child_wait(child);
+    ledger_close(ledger);
     return 0;
 }
 

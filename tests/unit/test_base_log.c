@@ -198,8 +198,27 @@ START_TEST(level_names_are_exact)
 }
 END_TEST
 
+START_TEST(a_standard_error_that_nobody_reads_holds_nothing_up)
+{
+    static const char page[4096];
+    int ends[2];
+
+    ck_assert_int_eq(pipe2(ends, O_CLOEXEC), 0);
+    ck_assert_int_eq(fcntl(ends[1], F_SETFL, O_NONBLOCK), 0);
+    while (write(ends[1], page, sizeof(page)) > 0)
+        continue;
+    ck_assert_int_eq(fcntl(ends[1], F_SETFL, 0), 0); /* a write(2) would wait from now on */
+    ck_assert_int_eq(dup2(ends[1], STDERR_FILENO), STDERR_FILENO);
+    for (unsigned i = 0; i < 100; i++)
+        log_error("line %u", i);
+    (void) close(ends[0]);
+    (void) close(ends[1]);
+}
+END_TEST
+
 UNIT_MAIN("base log", a_line_starts_with_its_level, under_systemd_a_line_starts_with_its_priority,
     control_characters_cannot_forge_a_line, text_beyond_ascii_stays,
     a_long_line_is_cut_and_still_ends, lines_above_the_level_are_dropped,
     errno_survives_and_reaches_the_format, a_closed_standard_error_loses_the_line_only,
-    lines_of_several_threads_stay_whole, level_names_are_exact)
+    a_standard_error_that_nobody_reads_holds_nothing_up, lines_of_several_threads_stay_whole,
+    level_names_are_exact)

@@ -1,4 +1,4 @@
-/* uuid_parse() and uuid_format(): one form, digits in either case, the output left alone on failure. */
+/* uuid_parse() and uuid_format(): one form, digits in either case, outputs untouched on failure. */
 #include "base/uuid.h"
 
 #include <errno.h>

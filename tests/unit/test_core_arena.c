@@ -28,7 +28,8 @@ START_TEST(fills_go_where_they_were_asked_for)
     arena_fill(chat, lease, 4, 3);
     assert_map(lease, "#.######");
     ck_assert_uint_eq(world_use(&world, "chat", 0).leased, 14 * MIB);
-    ck_assert(core_client_get(world.core, chat, &view));
+    ck_assert(core_client_next(world.core, 0, &view));
+    ck_assert_uint_eq(view.id, chat);
     ck_assert_uint_eq(view.leased, 14 * MIB);
     ck_assert_uint_eq(view.leases, 1);
     world_done(&world);

@@ -31,6 +31,43 @@ START_TEST(a_large_request_is_made_in_windows)
 }
 END_TEST
 
+START_TEST(many_requests_of_one_tenant_hold_up_no_other)
+{
+    uint64_t small;
+
+    start(4 * GIB);
+    world_pass(&world, MS);
+    world.held_up = true;
+    for (unsigned i = 0; i < 16; i++)
+        (void) world_request(&world, chat, 0, 128 * MIB, 2 * MIB, 0); /* 64 chunks each */
+    ck_assert_uint_eq(world.job_count, 64);
+    small = world_request(&world, batch, 0, 2 * MIB, 0, 0);
+    ck_assert_uint_eq(world.job_count, 65);
+    world_work(&world);
+    (void) assert_granted(batch, small);
+    ck_assert_uint_eq(world.creates, 1025);
+    world_done(&world);
+}
+END_TEST
+
+START_TEST(requests_that_are_cancelled_fill_no_queue)
+{
+    start(4 * GIB);
+    world_pass(&world, MS);
+    world.held_up = true;
+    for (unsigned i = 0; i < 200; i++) {
+        uint64_t request = world_request(&world, chat, 0, 128 * MIB, 2 * MIB, 0);
+
+        (void) world_cancel(&world, chat, request);
+    }
+    ck_assert_uint_le(world.job_count, 128);
+    world_work(&world);
+    ck_assert_uint_le(world.creates, 128);
+    ck_assert_uint_eq(world_use(&world, "chat", 0).used, 0);
+    world_done(&world);
+}
+END_TEST
+
 START_TEST(a_failed_step_undoes_the_steps_before_it)
 {
     core_id lease;
@@ -180,6 +217,7 @@ START_TEST(what_is_kept_ready_goes_when_it_is_in_the_way)
 END_TEST
 
 UNIT_MAIN("core_supply", a_large_request_is_made_in_windows,
+    many_requests_of_one_tenant_hold_up_no_other, requests_that_are_cancelled_fill_no_queue,
     a_failed_step_undoes_the_steps_before_it, a_failed_growth_leaves_the_lease_as_it_was,
     a_driver_without_memory_is_asked_again_later, a_driver_without_memory_refuses_who_may_not_wait,
     a_driver_that_never_has_memory_times_the_wait_out,

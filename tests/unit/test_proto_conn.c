@@ -204,6 +204,41 @@ START_TEST(the_end_is_told_from_silence)
 }
 END_TEST
 
+START_TEST(what_is_only_tried_pins_no_fd_here)
+{
+    Gmb__BrokerMessage message = GMB__BROKER_MESSAGE__INIT;
+    Gmb__Done done = GMB__DONE__INIT;
+    struct fdset fds = FDSET_EMPTY;
+    const uint8_t *bytes;
+    unsigned sent = 0;
+    size_t size;
+    int mark, r;
+
+    message.id = 1;
+    message.body_case = GMB__BROKER_MESSAGE__BODY_DONE;
+    message.done = &done;
+    pair_open();
+    mark = fd_mark();
+    do {
+        ck_assert_int_eq(fdset_consume(&fds, null_open()), 0);
+        r = conn_try_send_consume(left, &message.base, &fds);
+        sent += r == 0;
+    } while (r == 0);
+    ck_assert_int_eq(r, -EAGAIN);
+    ck_assert_uint_gt(sent, 1);
+    ck_assert_uint_eq(conn_queued(left), 0);
+    ck_assert_int_eq(fd_mark(), mark);
+    for (unsigned i = 0; i < sent; i++) {
+        ck_assert_int_eq(conn_receive(right, &bytes, &size, &fds), 0);
+        ck_assert_uint_eq(fds.count, 1);
+        fdset_close(&fds);
+    }
+    ck_assert_int_eq(conn_receive(right, &bytes, &size, &fds), -EAGAIN);
+    ck_assert_int_eq(conn_try_send_consume(left, &message.base, &fds), 0);
+    pair_close();
+}
+END_TEST
+
 START_TEST(a_plain_receipt_lets_no_fd_in)
 {
     struct fdset fds = FDSET_EMPTY;
@@ -254,4 +289,5 @@ UNIT_MAIN("proto_conn", fds_travel_with_their_frame_and_are_closed_here,
     more_fds_than_a_frame_takes_are_all_closed, frames_of_every_size_arrive_as_they_were,
     a_peer_that_does_not_read_fills_the_queue_to_its_bound,
     fds_in_the_queue_are_bounded_and_closed_with_it, the_end_is_told_from_silence,
-    a_plain_receipt_lets_no_fd_in, a_plain_receipt_knows_the_end_and_what_is_too_large)
+    what_is_only_tried_pins_no_fd_here, a_plain_receipt_lets_no_fd_in,
+    a_plain_receipt_knows_the_end_and_what_is_too_large)
