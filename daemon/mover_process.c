@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/pidfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include "proto/mover.pb-c.h"
@@ -89,10 +90,17 @@ static int attributes_set(posix_spawnattr_t *attributes)
     return -r;
 }
 
-/* The simulator's default directory is its user's alone: another one would find another device. */
+/* The simulator's default directory, and one that others may not enter and change, is its user's
+ * alone: another one would find no device there. */
 static bool user_stays(const struct mover_start *start)
 {
-    return strcmp(start->driver, "sim") == 0 && getenv("GMB_SIM_DIR") == NULL;
+    const char *directory = getenv("GMB_SIM_DIR");
+    struct stat status;
+
+    if (strcmp(start->driver, "sim") != 0)
+        return false;
+    return directory == NULL || stat(directory, &status) < 0 ||
+           (status.st_mode & (S_IWOTH | S_IXOTH)) != (S_IWOTH | S_IXOTH);
 }
 
 static int child_spawn(

@@ -94,7 +94,8 @@ static void set_environment(const struct broker *broker, const struct sizing *si
 
     (void) setenv("GMB_SIM_DIR", broker->sim_dir, 1);
     (void) setenv("GMB_SIM_DEVICES", "1", 1);
-    (void) snprintf(number, sizeof(number), "%llu", (unsigned long long) sizing->device_bytes);
+    (void) snprintf(number, sizeof(number), "%llu",
+        (unsigned long long) (sizing->device_bytes + sizing->reserve_bytes));
     (void) setenv("GMB_SIM_MEMORY", number, 1);
     (void) snprintf(number, sizeof(number), "%llu", (unsigned long long) sizing->granularity_bytes);
     (void) setenv("GMB_SIM_GRANULARITY", number, 1);

@@ -29,7 +29,9 @@ int broker_config_write(
     if (!file)
         return -errno;
     if (sizing->host_tier_bytes > 0)
-        fprintf(file, "[Broker]\nHostTier=%llu\n\n", (unsigned long long) sizing->host_tier_bytes);
+        fprintf(file, "[Broker]\nHostTier=%llu\n\n[Device *]\nReserve=%llu\n\n",
+            (unsigned long long) sizing->host_tier_bytes,
+            (unsigned long long) sizing->reserve_bytes);
     for (uint32_t i = 0; i < tenants->count; i++)
         write_tenant(file, &tenants->items[i], sizing);
     r = ferror(file) ? -EIO : 0;

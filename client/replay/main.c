@@ -70,7 +70,7 @@ static int choose_sizes(const struct options *options, const struct trace *trace
         .speed = options->speed,
         .device_bytes = options->device_memory,
         .device_percent = options->device_percent,
-        .arenas = options->arena,
+        .arenas = options->arena && !options->config && !options->socket,
     };
     char text[TENANTS_ERROR_BYTES];
     uint32_t wanted;

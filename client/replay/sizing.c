@@ -22,6 +22,8 @@
 /* gmbd gives out its host tier by slabs of this size, each to one arena. */
 #define HOST_SLAB_BYTES (UINT64_C(32) << 20)
 #define HOST_PEAKS 4
+/* The mover works with some 100 KiB on the device; a multiple of every granularity. */
+#define RESERVE_BYTES GRANULARITY_REAL
 
 static uint64_t choose_chunk_tokens(const struct trace *trace)
 {
@@ -147,9 +149,11 @@ int sizing_choose(const struct trace *trace, const struct sizing_wish *wish, str
         return r;
     choose_device(wish, &sizing);
     sizing.speed = choose_speed(wish, &sizing);
-    if (wish->arenas)
+    if (wish->arenas) {
         sizing.host_tier_bytes =
             HOST_PEAKS * sizing.peaks.pooled_bytes + wish->shape.workers * HOST_SLAB_BYTES;
+        sizing.reserve_bytes = RESERVE_BYTES;
+    }
     *ret = sizing;
     sizing = (struct sizing){0};
     return 0;

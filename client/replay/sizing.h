@@ -27,7 +27,7 @@ struct sizing_wish {
     /* Of a device that is there already; 0: our own simulated one, whose granularity is scaled. */
     uint64_t granularity_bytes;
     uint64_t capacity_bytes;
-    bool arenas;          /* what is cold goes to the host: the broker gets a tier for it */
+    bool arenas; /* what is cold goes to the host: our broker gets a tier for it, and a mover */
     bool bytes_are_cheap; /* a real GPU: no need to write little */
 };
 
@@ -39,6 +39,7 @@ struct sizing {
     uint64_t memory_min_bytes; /* of each tenant */
     uint64_t memory_max_bytes;
     uint64_t host_tier_bytes; /* 0: what the broker chooses by itself */
+    uint64_t reserve_bytes;   /* of our device, beside `device_bytes`: for the mover's own use */
     struct plan_peaks peaks;  /* owned */
 };
 
