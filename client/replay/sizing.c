@@ -130,7 +130,7 @@ static void choose_device(const struct sizing_wish *wish, struct sizing *sizing)
         device = sizing->peaks.pooled_bytes / chunk * percent / 100 * chunk;
         device = MAX(device, largest);
     }
-    min = device / 4 / wish->shape.tenants;
+    min = device / (wish->arenas ? 2 : 4) / wish->shape.tenants;
     if (others > 0)
         min = MIN(min, sub_saturate(device, largest) / others);
     max = others > 0 ? MAX(device / 4 * 3, largest) : device;
