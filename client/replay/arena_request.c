@@ -3,8 +3,11 @@
  * exchange with the broker, so that "admitted at once" means that nobody had to give anything.
  *
  * A request that waits long for its next page is swapped out: it unpins what it has, which may go to
- * the host then, and waits for its page in the queue; then all of it comes back. If it can't (its
- * pages were dropped, or others are quicker), it tries again until its patience ends.
+ * the host then, and waits until all of it can come back with one page more.
+ *
+ * Of the requests of a worker that wait for memory one at a time asks for it, those that were swapped
+ * out before those that arrive: if all did, each would get a part and none enough. Engines schedule
+ * alike.
  */
 #include "client/replay/arena_request.h"
 
@@ -19,8 +22,6 @@
 /* As in request.c: how long a request that holds memory waits for more. */
 #define STALL_NS NSEC_PER_SEC
 #define STALL_MIN_NS (50 * NSEC_PER_MSEC)
-/* Until a swapped out request tries again to come back. */
-#define AGAIN_NS (100 * NSEC_PER_MSEC)
 #define THREAD_STACK_BYTES (256u * 1024u)
 
 static void set_phase(struct arena_request *request, enum phase phase)
@@ -37,6 +38,50 @@ static void wait_begin(struct arena_request *request, enum phase phase)
 static void waited(struct arena_request *request, uint64_t since_ns)
 {
     atomic_fetch_add(&request->stats->waited_ns, clock_now(&clock_monotonic) - since_ns);
+}
+
+/* Its turn to ask: the first of its queue, and nobody in the one before. */
+static bool may_ask(const struct arena_request *request, bool swapped)
+{
+    struct arena_worker *worker = request->worker;
+
+    if (swapped)
+        return list_first(&worker->swapped, struct arena_request, waiting) == request;
+    return list_empty(&worker->swapped) &&
+           list_first(&worker->waiting, struct arena_request, waiting) == request;
+}
+
+/* Waits for its turn until then. False when the time is over or the worker is to stop; leave in any
+ * case. */
+static bool turn_enter(struct arena_request *request, bool swapped, uint64_t until_ns)
+{
+    struct arena_worker *worker = request->worker;
+    const struct timespec until = {
+        .tv_sec = (time_t) (until_ns / NSEC_PER_SEC), .tv_nsec = (long) (until_ns % NSEC_PER_SEC)};
+    bool mine;
+    int r = 0;
+
+    (void) pthread_mutex_lock(&worker->lock);
+    list_append(swapped ? &worker->swapped : &worker->waiting, &request->waiting);
+    while (!(mine = may_ask(request, swapped)) && r == 0 && !atomic_load(&worker->stopping))
+        r = pthread_cond_timedwait(&worker->changed, &worker->lock, &until);
+    (void) pthread_mutex_unlock(&worker->lock);
+    return mine && !atomic_load(&worker->stopping);
+}
+
+static void turn_leave(struct arena_request *request)
+{
+    struct arena_worker *worker = request->worker;
+
+    (void) pthread_mutex_lock(&worker->lock);
+    list_remove(&request->waiting);
+    (void) pthread_cond_broadcast(&worker->changed);
+    (void) pthread_mutex_unlock(&worker->lock);
+}
+
+static uint64_t left_ns(uint64_t until_ns)
+{
+    return sub_saturate(until_ns, clock_now(&clock_monotonic));
 }
 
 /* Whether its tenant stays within its guarantee with so many pages more. */
@@ -64,7 +109,7 @@ static enum pages_outcome admit(struct arena_request *request)
     struct arena_worker *worker = request->worker;
     size_t count = (size_t) model_chunks(&worker->pages, request->trace->context_tokens);
     enum pages_outcome outcome;
-    uint64_t begin_ns;
+    uint64_t begin_ns, until_ns;
 
     atomic_store(&request->stats->entitled, worker->params->memory_min_bytes > 0);
     entitlement_check(request, count);
@@ -72,43 +117,58 @@ static enum pages_outcome admit(struct arena_request *request)
     outcome = pages_take(&request->pages, count, AT_ONCE_NS);
     if (outcome == PAGES_SHORT) {
         begin_ns = clock_now(&clock_monotonic);
+        until_ns = add_saturate(begin_ns, worker->params->wait_ns);
         wait_begin(request, PHASE_WAITING);
-        outcome = pages_take(&request->pages, count, worker->params->wait_ns);
+        if (turn_enter(request, false, until_ns))
+            outcome = pages_take(&request->pages, count, left_ns(until_ns));
+        turn_leave(request);
         waited(request, begin_ns);
     }
+    if (atomic_load(&worker->stopping))
+        return PAGES_FAILED;
     if (outcome == PAGES_SHORT || outcome == PAGES_REFUSED)
         return end_refused(request);
+    return outcome;
+}
+
+/* Its turn: all that it had comes back, with one page more. What was dropped is computed again. */
+static enum pages_outcome come_back(struct arena_request *request, size_t wanted, uint64_t until_ns)
+{
+    struct pages *pages = &request->pages;
+    enum pages_outcome outcome = PAGES_SHORT;
+
+    while (outcome == PAGES_SHORT && left_ns(until_ns) > 0) {
+        outcome = pages_pin(pages, left_ns(until_ns));
+        if (outcome == PAGES_LOST) {
+            pages_drop(pages);
+            pages->owner.attempt++;
+            outcome = PAGES_OK;
+        }
+        if (outcome == PAGES_OK)
+            outcome =
+                pages_take(pages, wanted - pages->count, MIN(left_ns(until_ns), NSEC_PER_SEC));
+        if (outcome == PAGES_SHORT)
+            pages_unpin(pages);
+    }
     return outcome;
 }
 
 /* Swapped out until it has one more page and all that it had before. */
 static enum pages_outcome swap(struct arena_request *request)
 {
-    struct arena_worker *worker = request->worker;
-    uint64_t begin_ns = clock_now(&clock_monotonic), now_ns = begin_ns;
-    uint64_t until_ns = add_saturate(begin_ns, worker->params->wait_ns);
+    uint64_t begin_ns = clock_now(&clock_monotonic);
+    uint64_t until_ns = add_saturate(begin_ns, request->worker->params->wait_ns);
     const size_t wanted = request->pages.count + 1;
     enum pages_outcome outcome = PAGES_SHORT;
 
     pages_unpin(&request->pages);
     atomic_fetch_add(&request->stats->preempted, 1);
     wait_begin(request, PHASE_WAITING);
-    while (outcome == PAGES_SHORT && now_ns < until_ns) {
-        outcome = pages_pin(&request->pages, MIN(until_ns - now_ns, NSEC_PER_SEC));
-        if (outcome == PAGES_LOST) { /* all that it had is computed again */
-            pages_drop(&request->pages);
-            request->pages.owner.attempt++;
-            outcome = PAGES_OK;
-        }
-        if (outcome == PAGES_OK)
-            outcome = pages_take(&request->pages, wanted - request->pages.count,
-                request->pages.count > 0 ? AT_ONCE_NS : until_ns - now_ns);
-        if (outcome == PAGES_SHORT) {
-            pages_unpin(&request->pages);
-            (void) arena_nap(worker, clock_now(&clock_monotonic) + AGAIN_NS);
-        }
-        now_ns = clock_now(&clock_monotonic);
-    }
+    if (turn_enter(request, true, until_ns))
+        outcome = come_back(request, wanted, until_ns);
+    else if (atomic_load(&request->worker->stopping))
+        outcome = PAGES_FAILED;
+    turn_leave(request);
     waited(request, begin_ns);
     if (outcome == PAGES_SHORT || outcome == PAGES_REFUSED)
         return end_refused(request);
@@ -248,6 +308,7 @@ int arena_request_begin(struct arena_worker *worker, uint64_t index)
     request->worker = worker;
     request->trace = &params->trace->requests[index];
     request->stats = &params->stats->requests[index];
+    list_init(&request->waiting);
     r = pages_init(&request->pages, worker, index,
         (size_t) model_request_chunks(&worker->pages, request->trace));
     if (r < 0) {

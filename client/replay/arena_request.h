@@ -4,7 +4,8 @@
 #include "client/replay/arena_pages.h"
 
 struct arena_request {
-    struct list link; /* worker->live, then worker->cached */
+    struct list link;    /* worker->live, then worker->cached */
+    struct list waiting; /* worker->swapped or worker->waiting */
     struct arena_worker *worker;
     const struct trace_request *trace;
     struct stats_request *stats;

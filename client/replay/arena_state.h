@@ -22,7 +22,8 @@ struct arena_worker {
 
     pthread_mutex_t lock; /* of what follows */
     pthread_cond_t changed;
-    struct list live;   /* requests whose thread runs, or is to be joined */
+    struct list live;             /* requests whose thread runs, or is to be joined */
+    struct list swapped, waiting; /* requests that wait for memory, the first first */
     struct list cached; /* finished requests' pages, those that are read again first in front */
     size_t unfinished;  /* requests whose thread runs */
     bool last_arrived;  /* no request comes any more: what is cached is due at once */

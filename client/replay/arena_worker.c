@@ -129,6 +129,8 @@ static int init(struct arena_worker *worker, const struct worker_params *params)
     worker->params = params;
     worker->stats = &params->stats->workers[params->index];
     list_init(&worker->live);
+    list_init(&worker->swapped);
+    list_init(&worker->waiting);
     list_init(&worker->cached);
     worker->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     r = pthread_condattr_init(&attr);
