@@ -14,9 +14,14 @@
 
 /* ------------------------------------------------------------------ turns */
 
+/* A timer, not event_active(): libevent runs what was made active before it polls again, and a turn that
+ * kicks itself would keep everybody else waiting until all is done. */
 void hosting_kick(struct hosting *hosting)
 {
-    event_active(hosting->turn, EV_TIMEOUT, 0);
+    const struct timeval now = {0};
+
+    hosting->due_ns = 0;
+    (void) event_add(hosting->turn, &now);
 }
 
 void hosting_at(struct hosting *hosting, uint64_t at_ns)
@@ -32,8 +37,8 @@ static void timer_set(struct hosting *hosting)
         .tv_usec = (suseconds_t) (wait_ns % NSEC_PER_SEC / NSEC_PER_USEC),
     };
 
-    if (hosting->due_ns == CLOCK_NEVER)
-        return;
+    if (hosting->due_ns == CLOCK_NEVER || hosting->due_ns == 0)
+        return; /* nothing to look at, or kicked */
     /* Rounded up: one that fires early would be set again and again. */
     if (++wait.tv_usec == 1000000) {
         wait.tv_usec = 0;

@@ -30,7 +30,7 @@ struct hosting {
     struct list unsent;   /* … is empty, and its worker not told yet */
     struct list recalled; /* … and was told, by deadline */
     struct list wanting;  /* struct arena.wanted_link */
-    uint64_t due_ns;      /* when there is something to look at; CLOCK_NEVER */
+    uint64_t due_ns;      /* when there is something to look at; 0: kicked; CLOCK_NEVER */
     struct tier_account accounts[LIMIT_TENANTS]; /* by the core's index */
     uint64_t coming[LIMIT_TENANTS];  /* bytes that are being made free for each tenant … */
     uint64_t leaving[LIMIT_TENANTS]; /* … and of each */
