@@ -90,14 +90,9 @@ static bool page_drop(struct arena_chunk *chunk, uint32_t page, uint64_t word)
     const struct arena_table_page *entry =
         &table->pages[(size_t) chunk->index * table->layout.pages_per_chunk + page];
     uint32_t flags = __atomic_load_n(&entry->flags, __ATOMIC_RELAXED);
-    uint64_t evicting = arena_word_with_state(word, ARENA_PAGE_EVICTING);
 
     if (chunk->drops == 0 || (flags & ARENA_PAGE_RECOMPUTABLE) == 0 ||
-        !arena_page_swap(chunk, page, word, ARENA_PAGE_EVICTING))
-        return false;
-    if (!arena_page_swap(chunk, page, evicting, ARENA_PAGE_EVICTED) ||
-        !arena_page_swap(
-            chunk, page, arena_word_with_state(word, ARENA_PAGE_EVICTED), ARENA_PAGE_LOST))
+        !arena_page_swap(chunk, page, word, ARENA_PAGE_LOST))
         return false;
     chunk->drops--;
     return true;
@@ -246,22 +241,26 @@ void evict_turn(struct hosting *hosting)
 void evict_page_done(struct arena_chunk *chunk, uint32_t page, const uint64_t *checksum)
 {
     struct arena_page *record = &chunk->pages[page];
-    uint64_t word = __atomic_load_n(arena_page_word(chunk, page), __ATOMIC_SEQ_CST);
-    bool there = arena_word_state(word) == ARENA_PAGE_EVICTING &&
-                 arena_word_generation(word) == record->generation;
+    bool evicted = checksum != NULL;
+    uint64_t word;
 
     record->job = ARENA_PAGE_IDLE;
-    if (checksum != NULL && there && arena_page_swap(chunk, page, word, ARENA_PAGE_EVICTED)) {
-        record->checksum = *checksum;
-        (void) __atomic_add_fetch(&chunk->arena->table.shared->evictions, 1, __ATOMIC_RELAXED);
+    /* A word that changes meanwhile may only have got or lost a reference. */
+    do {
+        word = __atomic_load_n(arena_page_word(chunk, page), __ATOMIC_SEQ_CST);
+        if (arena_word_state(word) != ARENA_PAGE_EVICTING ||
+            arena_word_generation(word) != record->generation) {
+            evicted = false; /* the worker rescued or freed it */
+            break;
+        }
+    } while (
+        !arena_page_swap(chunk, page, word, evicted ? ARENA_PAGE_EVICTED : ARENA_PAGE_RESIDENT));
+    if (!evicted) {
+        arena_slot_give(chunk, page);
         return;
     }
-    /* Another word by now means that the worker rescued or freed it, in every case but failure. */
-    while (checksum == NULL && there && !arena_page_swap(chunk, page, word, ARENA_PAGE_RESIDENT)) {
-        word = __atomic_load_n(arena_page_word(chunk, page), __ATOMIC_SEQ_CST);
-        there = arena_word_state(word) == ARENA_PAGE_EVICTING;
-    }
-    arena_slot_give(chunk, page);
+    record->checksum = *checksum;
+    (void) __atomic_add_fetch(&chunk->arena->table.shared->evictions, 1, __ATOMIC_RELAXED);
 }
 
 void evict_chunk_done(struct arena_chunk *chunk)
