@@ -18,6 +18,8 @@
 #define FILL_CHUNKS LIMIT_FRAME_FDS
 /* A refused one is tried again after this: the pins still wait. */
 #define FILL_PAUSE_NS (50 * NSEC_PER_MSEC)
+/* A chunk that the library is about to give back is looked at again after this. */
+#define RETURNING_PAUSE_NS (2 * NSEC_PER_MSEC)
 /* Chunks whose pages are started in one turn. */
 #define TURN_CHUNKS 64
 
@@ -248,14 +250,27 @@ static bool chunk_close(struct arena_chunk *chunk)
     return chunk->restores > 0 || arena_chunk_swap(chunk, ARENA_CHUNK_LIVE, ARENA_CHUNK_CLOSED);
 }
 
-static void chunk_restore(struct hosting *hosting, struct arena_chunk *chunk)
+/* The chunk can't be closed. The library sets it RETURNING for a moment, to look whether it may go: what is
+ * wanted there waits until it is LIVE again or given back. */
+static void chunk_put_off(struct hosting *hosting, struct arena_chunk *chunk)
+{
+    const struct arena_table_chunk *shared = &chunk->arena->table.chunks[chunk->index];
+
+    if (__atomic_load_n(&shared->state, __ATOMIC_SEQ_CST) == ARENA_CHUNK_RETURNING) {
+        hosting_at(hosting, clock_now(hosting->broker->clock) + RETURNING_PAUSE_NS);
+        return;
+    }
+    arena_blame(chunk->arena, chunk, "pages are wanted there, and it isn't live");
+    chunk_unwant(chunk);
+}
+
+static bool chunk_restore(struct hosting *hosting, struct arena_chunk *chunk)
 {
     uint32_t count = chunk->arena->table.layout.pages_per_chunk;
 
     if (!chunk_close(chunk)) {
-        arena_blame(chunk->arena, chunk, "pages are wanted there, and it isn't live");
-        chunk_unwant(chunk);
-        return;
+        chunk_put_off(hosting, chunk);
+        return false;
     }
     for (uint32_t page = 0; chunk->wants > 0 && page < count; page++) {
         if (chunk->pages[page].wanted)
@@ -264,6 +279,7 @@ static void chunk_restore(struct hosting *hosting, struct arena_chunk *chunk)
     if (chunk->wants == 0)
         list_remove(&chunk->wanted);
     chunk->opening = true;
+    return true;
 }
 
 static void arena_turn(struct hosting *hosting, struct arena *arena, uint64_t now)
@@ -277,8 +293,8 @@ static void arena_turn(struct hosting *hosting, struct arena *arena, uint64_t no
             break;
         if (chunk->phase != ARENA_MAPPED && chunk->phase != ARENA_CLOSING)
             continue;
-        chunks[done++] = chunk;
-        chunk_restore(hosting, chunk);
+        if (chunk_restore(hosting, chunk))
+            chunks[done++] = chunk;
     }
     move_flush(hosting);
     /* Where no page needed a job after all. */
