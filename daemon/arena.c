@@ -280,8 +280,8 @@ void arena_slot_give(struct arena_chunk *chunk, uint32_t page)
     if (tier_slot_free(chunk->arena->space, record->slot) < 0)
         log_error("arena %llu: a slot that was never taken is given back",
             (unsigned long long) chunk->arena->lease);
-    if (record->wanted)
-        chunk->wants--;
+    if (record->wanted && --chunk->wants == 0)
+        list_remove(&chunk->wanted);
     *record = (struct arena_page){.slot = ARENA_NO_SLOT};
     chunk->slots--;
 }

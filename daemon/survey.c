@@ -175,11 +175,16 @@ bool survey_turn(struct survey *survey, struct hosting *hosting)
 
             if (seen >= TURN_PAGES)
                 return false;
+            /* What the worker freed since in the host tier has room for what a plan evicts. */
+            if (chunk != NULL && chunk->slots > 0)
+                arena_slots_sweep(chunk);
             if (chunk != NULL && !chunk_survey(survey, chunk, now)) {
                 survey->running = false;
                 return true;
             }
             seen += chunk != NULL ? arena->table.layout.pages_per_chunk : INDEX_PAGES;
+            if (chunk != NULL)
+                arena_chunk_settle(chunk);
             survey->index++;
         }
         survey->at = arena_after(hosting, arena);
