@@ -89,12 +89,31 @@ int arena_new(struct client *client, uint32_t device, const struct arena_table_h
     return 0;
 }
 
+static struct tier_account *account_of(const struct arena_chunk *chunk)
+{
+    const struct arena *arena = chunk->arena;
+
+    return &arena->broker->hosting[arena->device]->accounts[arena->tenant];
+}
+
+static uint64_t pages_bytes(const struct arena_chunk *chunk)
+{
+    return chunk->arena->table.layout.pages_per_chunk * sizeof(*chunk->pages);
+}
+
+static void pages_free(struct arena_chunk *chunk)
+{
+    if (chunk->pages != NULL)
+        account_of(chunk)->record_bytes -= pages_bytes(chunk);
+    free(TAKE_PTR(chunk->pages));
+}
+
 static void chunk_free(struct arena_chunk *chunk)
 {
     evict_leave(chunk);
     list_remove(&chunk->wanted);
     chunk->arena->chunks[chunk->index] = NULL;
-    free(chunk->pages);
+    pages_free(chunk);
     free(chunk);
 }
 
@@ -209,7 +228,7 @@ struct arena_chunk *arena_chunk_get(struct arena *arena, uint32_t index)
 void arena_chunk_settle(struct arena_chunk *chunk)
 {
     if (chunk->slots == 0 && chunk->jobs == 0)
-        free(TAKE_PTR(chunk->pages));
+        pages_free(chunk);
     if (chunk->phase == ARENA_EMPTY && chunk->pages == NULL)
         chunk_free(chunk);
 }
@@ -239,16 +258,28 @@ bool arena_page_swap(
         arena_word_with_state(word, state), false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
 }
 
+/* Records are for all pages of a chunk, though only one may lie in the tier. The smallest pages that chunks
+ * of 2 MiB can have, 512 bytes, take a 21st of what lies there when all do. */
+#define RECORD_SHARE 16
+#define RECORD_FLOOR (UINT64_C(1) << 20)
+
+/* An enum tier_outcome or -ENOMEM. */
 static int pages_make(struct arena_chunk *chunk)
 {
     uint32_t count = chunk->arena->table.layout.pages_per_chunk;
+    const struct hosting *hosting = chunk->arena->broker->hosting[chunk->arena->device];
+    struct tier_account *account = account_of(chunk);
+    uint64_t most = MIN(account->max_bytes, tier_bytes(hosting->tier)) / RECORD_SHARE;
 
+    if (sub_saturate(MAX(most, RECORD_FLOOR), account->record_bytes) < pages_bytes(chunk))
+        return TIER_HOST_MAX;
     chunk->pages = calloc(count, sizeof(*chunk->pages));
     if (chunk->pages == NULL)
         return -ENOMEM;
+    account->record_bytes += pages_bytes(chunk);
     for (uint32_t i = 0; i < count; i++)
         chunk->pages[i].slot = ARENA_NO_SLOT;
-    return 0;
+    return TIER_OK;
 }
 
 int arena_slot_take(struct arena_chunk *chunk, uint32_t page)
@@ -259,7 +290,7 @@ int arena_slot_take(struct arena_chunk *chunk, uint32_t page)
         return TIER_FULL;
     if (chunk->pages == NULL) {
         r = pages_make(chunk);
-        if (r < 0)
+        if (r != TIER_OK)
             return r;
     }
     r = tier_slot_alloc(chunk->arena->space, &chunk->pages[page].slot);

@@ -31,6 +31,7 @@ enum tier_outcome {
 struct tier_account {
     uint64_t max_bytes;     /* HostMax=; may change at any time, also below what is charged */
     uint64_t charged_bytes; /* whole slabs */
+    uint64_t record_bytes;  /* of the broker's own memory that say what lies there */
 };
 
 struct tier_stats {
