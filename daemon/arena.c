@@ -258,8 +258,8 @@ bool arena_page_swap(
         arena_word_with_state(word, state), false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
 }
 
-/* Records are for all pages of a chunk, though only one may lie in the tier. The smallest pages that chunks
- * of 2 MiB can have, 512 bytes, take a 21st of what lies there when all do. */
+/* Records are for all pages of a chunk, though only one may lie in the tier. The smallest pages
+ * that chunks of 2 MiB can have, 512 bytes, take a 21st of what lies there when all do. */
 #define RECORD_SHARE 16
 #define RECORD_FLOOR (UINT64_C(1) << 20)
 

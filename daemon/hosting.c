@@ -14,8 +14,8 @@
 
 /* ------------------------------------------------------------------ turns */
 
-/* A timer, not event_active(): libevent runs what was made active before it polls again, and a turn that
- * kicks itself would keep everybody else waiting until all is done. */
+/* A timer, not event_active(): libevent runs what was made active before it polls again, and a turn
+ * that kicks itself would keep everybody else waiting until all is done. */
 void hosting_kick(struct hosting *hosting)
 {
     const struct timeval now = {0};

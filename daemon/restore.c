@@ -250,8 +250,8 @@ static bool chunk_close(struct arena_chunk *chunk)
     return chunk->restores > 0 || arena_chunk_swap(chunk, ARENA_CHUNK_LIVE, ARENA_CHUNK_CLOSED);
 }
 
-/* The chunk can't be closed. The library sets it RETURNING for a moment, to look whether it may go: what is
- * wanted there waits until it is LIVE again or given back. */
+/* The chunk can't be closed. The library sets it RETURNING for a moment, to look whether it may go:
+ * what is wanted there waits until it is LIVE again or given back. */
 static void chunk_put_off(struct hosting *hosting, struct arena_chunk *chunk)
 {
     const struct arena_table_chunk *shared = &chunk->arena->table.chunks[chunk->index];
