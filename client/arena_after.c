@@ -86,18 +86,18 @@ bool arena_after_apply(struct gmb_arena *arena)
 
 void arena_after_drop(struct gmb_arena *arena)
 {
+    /* In a forked child the events are nobody's, and the list may be torn: another thread was at
+     * work on it, whose driver calls no fork should wait for. It is left lying. */
+    if (!fork_guard_same(arena->lease.session))
+        return;
     list_for_each_safe(after, &arena->after, struct arena_after, link)
     {
         list_remove(&after->link);
-        if (fork_guard_same(arena->lease.session))
-            (void) api(arena)->event_destroy(after->event);
+        (void) api(arena)->event_destroy(after->event);
         free(after);
     }
-    while (arena->event_count > 0) {
-        arena->event_count--;
-        if (fork_guard_same(arena->lease.session))
-            (void) api(arena)->event_destroy(arena->events[arena->event_count]);
-    }
+    while (arena->event_count > 0)
+        (void) api(arena)->event_destroy(arena->events[--arena->event_count]);
     free(arena->events);
     arena->events = NULL;
     atomic_store(&arena->deferred, 0);
@@ -177,7 +177,8 @@ static int page_after(
     struct outcome outcome = OUTCOME_OK;
     int r = fork_guard_check(arena->lease.session, &outcome);
 
-    (void) arena_after_apply(arena);
+    if (r == 0)
+        (void) arena_after_apply(arena);
     if (r == 0 && api(arena) == NULL)
         r = outcome_set(&outcome, GMB_E_UNSUPPORTED, "the driver has no streams");
     if (r == 0 && !pages_plausible(arena, n, pages, unpin))

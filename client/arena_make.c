@@ -131,7 +131,8 @@ void arena_destroy(struct gmb_arena *arena)
     list_remove(&arena->lease.link);
     (void) pthread_mutex_unlock(&session->lock);
     arena_after_drop(arena);
-    if (arena->table_memory != NULL)
+    /* A forked child has none there, and may have got other memory in its place. */
+    if (arena->table_memory != NULL && fork_guard_same(session))
         (void) munmap(arena->table_memory, arena->table_bytes);
     close_fd(&arena->event_fd);
     request_free(arena->lease.farewell);
@@ -157,6 +158,10 @@ static int table_map(
         return outcome_set_errno(outcome, errno, "the page table can't be mapped");
     arena->table_memory = memory;
     arena->table_bytes = (uint64_t) status.st_size;
+    /* Shared memory would stay the parent's in a forked child: what writes there by mistake is to
+     * die of it, not to free the parent's pages. */
+    if (madvise(memory, (size_t) status.st_size, MADV_DONTFORK) < 0)
+        return outcome_set_errno(outcome, errno, "the page table can't be kept from children");
     if (arena_table_open(memory, arena->table_bytes, &table) < 0 ||
         table.layout.page_bytes != geometry->page_bytes ||
         table.layout.chunk_bytes != geometry->chunk_bytes ||
