@@ -20,6 +20,7 @@ static struct node node;
 
 struct driver {
     int (*context_set)(void *context);
+    int (*synchronize)(void);
     int (*stream_create)(void **ret, unsigned flags);
     int (*stream_destroy)(void *stream);
     int (*stream_synchronize)(void *stream);
@@ -60,6 +61,7 @@ static void bench_begin(struct bench *bench, const struct node *on, uint32_t chu
     WORKER_CHECK(gmb_thread_start(bench->session) == 0);
     WORKER_CHECK(gmb_arena_new(bench->session, &params, &bench->arena) == 0);
     symbol_get(bench->session, "cuCtxSetCurrent", &driver->context_set);
+    symbol_get(bench->session, "cuCtxSynchronize", &driver->synchronize);
     symbol_get(bench->session, "cuStreamCreate", &driver->stream_create);
     symbol_get(bench->session, "cuStreamDestroy_v2", &driver->stream_destroy);
     symbol_get(bench->session, "cuStreamSynchronize", &driver->stream_synchronize);
@@ -242,9 +244,11 @@ static void run_unpinner(const struct node *on, int fd, uint64_t argument)
 
     bench_begin(&bench, on, 2);
     WORKER_CHECK(gmb_page_alloc(bench.arena, count, pages, WAIT_NS) == 0);
+    WORKER_CHECK(gmb_page_pin(bench.arena, count, pages) == GMB_PIN_READY);
     for (uint32_t i = 0; i < count; i++)
         page_write(&bench, pages[i]);
-    WORKER_CHECK(gmb_page_pin(bench.arena, 1, pages) == GMB_PIN_READY);
+    WORKER_CHECK(bench.driver.synchronize() == 0);
+    WORKER_CHECK(gmb_page_unpin(bench.arena, count - 1, pages + 1) == 0);
     gate_close(&bench, &gate);
     WORKER_CHECK(gmb_page_unpin_after(bench.arena, 1, pages, gate.stream) == 0);
 
