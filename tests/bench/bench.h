@@ -13,8 +13,8 @@ struct bench_row {
     const char *unit;
     double floor;  /* in the same unit */
     double ratio;  /* value / floor */
-    double budget; /* largest ratio allowed; of `broker_rss` the largest value, of `*_bandwidth`
-                      and `policy_decision*` the smallest ratio */
+    double budget; /* 0: none. Else the largest ratio allowed; of `broker_rss` the largest value, of
+                      `*_bandwidth` and `policy_decision*` the smallest ratio */
     bool met;
 };
 
@@ -53,7 +53,7 @@ int bench_mover_bandwidth(struct bench_row *rows, size_t max);
  * `page_alloc_free`: ns for gmb_page_alloc() and gmb_page_unref() of one page, with 16 pages held,
  * by 1, 2 and 4 threads at once; the floor is one atomic add by as many threads, each to its own
  * cache line. Then the same by one thread held against malloc, jemalloc and mimalloc, where these
- * are installed: for comparison, with the budget 0, which is always met.
+ * are installed: for comparison.
  */
 int bench_page_alloc_free(struct bench_row *rows, size_t max);
 
