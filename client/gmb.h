@@ -34,6 +34,8 @@
  *     can fail returns GMB_E_FORKED and changes nothing; gmb_disconnect() there frees memory of the
  *     child alone and closes its copies of the fds. The parent is not disturbed. The child may
  *     connect anew, after exec at the latest for its GPU work, since CUDA doesn't survive fork.
+ *     Page functions look for no pid: in a child of a bare clone(2) they end it by SIGSEGV, since
+ *     the parent's page tables aren't mapped there.
  *
  * Signals, output
  *     The library installs no signal handler, never raises SIGPIPE, never prints and never exits.

@@ -3,7 +3,7 @@
 # in C and C++ that run against a broker on a simulated GPU.
 #
 # embed.sh header SOURCE_ROOT            gmb.h is clean C99 to C17 and C++11 to C++20
-# embed.sh docs SOURCE_ROOT              the program in docs/libgmb.md is the one that is tested
+# embed.sh docs SOURCE_ROOT              the programs in docs/libgmb.md are the ones that are tested
 # embed.sh exports SOURCE_ROOT LIBGMB    what the library exports is what the header declares
 # embed.sh programs SOURCE_ROOT LIBGMB PKGCONFIG_DIR GMBD
 set -euo pipefail
@@ -40,7 +40,8 @@ header() {
 
 docs() {
     # shellcheck disable=SC2016 # backquotes of Markdown
-    sed -n '/^```c$/,/^```$/{/^```/!p}' "$root/docs/libgmb.md" | diff "$root/examples/worker.c" -
+    sed -n '/^```c$/,/^```$/{/^```/!p}' "$root/docs/libgmb.md" |
+        diff <(cat "$root/examples/worker.c" "$root/examples/arena.c") -
 }
 
 exports() {
@@ -69,6 +70,10 @@ programs() {
     flags=$(pkg-config --cflags --libs gmb)
     # shellcheck disable=SC2086 # flags are words
     cc -Wall -Wextra -Werror "$root/examples/worker.c" $flags -o "$scratch/c"
+    # shellcheck disable=SC2086
+    cc -Wall -Wextra -Werror "$root/examples/arena.c" $flags -o "$scratch/arena"
+    "$scratch/arena" | tee "$scratch/said"
+    [[ $(<"$scratch/said") == 'example: room for 1024 pages of 64 KiB of sim memory, 8 of them found unharmed' ]]
     if command -v c++ >/dev/null; then
         # shellcheck disable=SC2086
         c++ -std=c++11 -Wall -Wextra -Werror "$root/tests/client/worker.cpp" $flags -o "$scratch/c++"
