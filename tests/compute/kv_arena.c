@@ -81,6 +81,7 @@ int kv_space_new(const struct kv_space_params *params, struct kv_space **ret)
         .size = sizeof(arena),
         .page_bytes = page_bytes,
         .max_bytes = (params->max_tokens / params->page_tokens + 1) * page_bytes,
+        .chunk_bytes = params->chunk_pages * page_bytes,
         .element = GMB_ELEMENT_FP16,
         .label = "transformer",
     };

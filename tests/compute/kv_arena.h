@@ -6,6 +6,7 @@
 struct kv_space_params {
     const char *socket;   /* NULL: where libgmb looks */
     uint32_t page_tokens; /* > 0 */
+    uint32_t chunk_pages; /* 0: the library chooses */
     uint64_t max_tokens;  /* of all sequences together */
     bool recomputable;    /* pages may be dropped: their tokens are computed again */
 };

@@ -27,6 +27,7 @@ static const struct option table[] = {
     {"batch", required_argument, NULL, 'b'},
     {"turn", required_argument, NULL, 't'},
     {"page-tokens", required_argument, NULL, 'k'},
+    {"chunk-pages", required_argument, NULL, 'C'},
     {"pause", required_argument, NULL, 'w'},
     {"seed", required_argument, NULL, 'x'},
     {"recomputable", no_argument, NULL, 'r'},
@@ -42,6 +43,7 @@ static const char usage[] =
     "  --sequences N     (8)      --length N  tokens of each (256)\n"
     "  --batch N         (2)      --turn N    tokens before the next batch (16)\n"
     "  --page-tokens N   (16)     --pause MS  between turns (0)\n"
+    "  --chunk-pages N   (0: as many as libgmb chooses)\n"
     "  --seed N          of the weights (1)\n"
     "  --recomputable    pages may be dropped\n"
     "  --compare         each step also on plain memory; prints how far they are apart\n"
@@ -82,6 +84,8 @@ static bool take(int option, const char *text, struct arguments *to)
         return number(text, 1, &to->engine.turn);
     case 'k':
         return number(text, 1, &to->space.page_tokens);
+    case 'C':
+        return number(text, 0, &to->space.chunk_pages);
     case 'w':
         return number(text, 0, &to->engine.pause_ms);
     case 'x':
