@@ -125,3 +125,20 @@ void raw_expect_fill(struct raw *raw, uint64_t id, uint32_t first, uint32_t coun
     }
     fdset_close(&raw->fds);
 }
+
+void raw_expect_end_of(struct raw *raw, uint64_t id)
+{
+    bool last = false;
+
+    while (!last) {
+        Gmb__BrokerMessage *message = raw_receive(raw);
+
+        ck_assert_ptr_nonnull(message);
+        ck_assert(message->id == id || message->id == 0);
+        last = message->id == id && (message->body_case != GMB__BROKER_MESSAGE__BODY_GRANT ||
+                                        message->grant->first_chunk + message->grant->n_chunks ==
+                                            message->grant->total_chunks);
+        frame_message_free(&message->base);
+        fdset_close(&raw->fds);
+    }
+}

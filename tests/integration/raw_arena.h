@@ -26,3 +26,5 @@ void raw_mapped(struct raw *raw, uint64_t lease, uint32_t first, uint32_t count)
 void raw_want(struct raw *raw, uint64_t lease, uint32_t *pages, size_t count);
 /* Expects the grants of a fill of [first, first + count); closes their fds. */
 void raw_expect_fill(struct raw *raw, uint64_t id, uint32_t first, uint32_t count);
+/* Reads on until the last answer to request `id`, whichever it is, and drops events on the way. */
+void raw_expect_end_of(struct raw *raw, uint64_t id);
