@@ -108,8 +108,17 @@ static void pages_free(struct arena_chunk *chunk)
     free(TAKE_PTR(chunk->pages));
 }
 
+/* `bytes` more, or less, of its tenant lie in the tier. */
+static void evicted_count(const struct arena_chunk *chunk, uint64_t bytes)
+{
+    const struct arena *arena = chunk->arena;
+
+    arena->broker->hosting[arena->device]->evicted[arena->tenant] += bytes;
+}
+
 static void chunk_free(struct arena_chunk *chunk)
 {
+    evicted_count(chunk, -(chunk->slots * chunk->arena->table.layout.page_bytes));
     evict_leave(chunk);
     list_remove(&chunk->wanted);
     chunk->arena->chunks[chunk->index] = NULL;
@@ -299,6 +308,7 @@ int arena_slot_take(struct arena_chunk *chunk, uint32_t page)
         return r;
     }
     chunk->slots++;
+    evicted_count(chunk, chunk->arena->table.layout.page_bytes);
     return TIER_OK;
 }
 
@@ -315,6 +325,7 @@ void arena_slot_give(struct arena_chunk *chunk, uint32_t page)
         list_remove(&chunk->wanted);
     *record = (struct arena_page){.slot = ARENA_NO_SLOT};
     chunk->slots--;
+    evicted_count(chunk, -chunk->arena->table.layout.page_bytes);
 }
 
 void arena_slots_sweep(struct arena_chunk *chunk)

@@ -247,8 +247,8 @@ static int operator_read(struct operator* operator)
     size_t size;
     int r = 0;
 
-    for (unsigned i = 0; i < LIMIT_READ_BURST && r == 0 && conn_queued(operator->conn) == 0 &&
-                         operator->order == NULL;
+    for (unsigned i = 0; i < LIMIT_READ_BURST && r == 0 &&
+                         conn_queued(operator->conn) == 0 && operator->order == NULL;
          i++) {
         r = conn_receive_plain(operator->conn, &bytes, &size);
         if (r == 0)

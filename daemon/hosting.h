@@ -32,6 +32,7 @@ struct hosting {
     struct list wanting;  /* struct arena.wanted_link */
     uint64_t due_ns;      /* when there is something to look at; 0: kicked; CLOCK_NEVER */
     struct tier_account accounts[LIMIT_TENANTS]; /* by the core's index */
+    uint64_t evicted[LIMIT_TENANTS];             /* bytes of pages in the tier */
     uint64_t coming[LIMIT_TENANTS];  /* bytes that are being made free for each tenant … */
     uint64_t leaving[LIMIT_TENANTS]; /* … and of each */
     uint32_t forgetting;             /* chunks that wait for the mover to let go of them … */

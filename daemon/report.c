@@ -65,6 +65,13 @@ void report_status(const struct broker *broker, struct report *report)
         device->unaccounted_bytes = view.unaccounted;
         device->free_bytes = view.free;
         device->healthy = broker->devices[i].healthy;
+        device->draining = broker->hosting[i]->draining;
+        if (broker->hosting[i]->tier != NULL) {
+            struct tier_stats tier = tier_stats(broker->hosting[i]->tier);
+
+            device->tier_bytes = tier.total_bytes;
+            device->tier_used_bytes = tier.slab_bytes;
+        }
         report->list.devices.pointers[i] = device;
     }
     status->n_devices = broker->device_count;
@@ -93,6 +100,9 @@ static void tenant_devices_fill(
         device->orphaned_bytes = view.orphaned;
         device->peak_bytes = view.peak;
         device->overage_bytes = view.overage;
+        device->host_max = broker->hosting[i]->accounts[tenant].max_bytes;
+        device->host_bytes = broker->hosting[i]->accounts[tenant].charged_bytes;
+        device->evicted_bytes = broker->hosting[i]->evicted[tenant];
         report->tenant_device_pointers[first + i] = device;
     }
 }

@@ -9,7 +9,7 @@
 
 /* Entries of a page. A ClientStatus takes at most ~450 bytes, so 128 of them fit in 64 KiB. */
 #define REPORT_ENTRIES 128
-/* TenantDevices of a page: at most 140 bytes each. */
+/* TenantDevices of a page: at most 170 bytes each. */
 #define REPORT_DEVICES 256
 
 struct report {

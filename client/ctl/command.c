@@ -128,6 +128,56 @@ static int reload_run(const struct options *options, struct conn *conn, const st
     return shown(r, outcome);
 }
 
+static int move_run(const struct options *options, struct conn *conn, const struct view *view,
+    struct outcome *outcome)
+{
+    Gmb__ControlRequest request = GMB__CONTROL_REQUEST__INIT;
+    struct uuid device = options->device;
+    Gmb__ControlReply *reply;
+    Gmb__Reclaim reclaim;
+    int r;
+
+    gmb__reclaim__init(&reclaim);
+    reclaim.tenant = (char *) (uintptr_t) options->tenant;
+    reclaim.bytes = options->bytes;
+    reclaim.dry_run = options->dry_run;
+    reclaim.from_tenant = options->command == COMMAND_EVICT;
+    if (options->has_device)
+        reclaim.device = (ProtobufCBinaryData){.data = device.bytes, .len = UUID_BYTES};
+    request.body_case = GMB__CONTROL_REQUEST__BODY_RECLAIM;
+    request.reclaim = &reclaim;
+    r = control_ask(conn, &request, GMB__CONTROL_REPLY__BODY_RECLAIM_PLAN, &reply, outcome);
+    if (r < 0)
+        return r;
+    r = options->json ? json_print_consume(json_from_message(&reply->reclaim_plan->base), view->to)
+                      : view_plan(view, reply->reclaim_plan, options->bytes, options->dry_run);
+    frame_message_free(&reply->base);
+    return shown(r, outcome);
+}
+
+static int drain_run(const struct options *options, struct conn *conn, const struct view *view,
+    struct outcome *outcome)
+{
+    Gmb__ControlRequest request = GMB__CONTROL_REQUEST__INIT;
+    struct uuid device = options->device;
+    Gmb__ControlReply *reply;
+    Gmb__Drain drain;
+    int r;
+
+    gmb__drain__init(&drain);
+    drain.device = (ProtobufCBinaryData){.data = device.bytes, .len = UUID_BYTES};
+    drain.undo = options->undo;
+    request.body_case = GMB__CONTROL_REQUEST__BODY_DRAIN;
+    request.drain = &drain;
+    r = control_ask(conn, &request, GMB__CONTROL_REPLY__BODY_DRAINED, &reply, outcome);
+    if (r < 0)
+        return r;
+    r = options->json ? json_print_consume(json_from_message(&reply->drained->base), view->to)
+                      : view_drained(view, reply->drained, options->undo);
+    frame_message_free(&reply->base);
+    return shown(r, outcome);
+}
+
 int command_run(const struct options *options, struct conn *conn, const struct view *view,
     struct outcome *outcome)
 {
@@ -147,6 +197,11 @@ int command_run(const struct options *options, struct conn *conn, const struct v
         return set_run(options, conn, view, outcome);
     case COMMAND_RELOAD:
         return reload_run(options, conn, view, outcome);
+    case COMMAND_RECLAIM:
+    case COMMAND_EVICT:
+        return move_run(options, conn, view, outcome);
+    case COMMAND_DRAIN:
+        return drain_run(options, conn, view, outcome);
     case COMMAND_MAX:
         break;
     }

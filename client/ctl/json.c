@@ -63,6 +63,8 @@ static json_t *json_from_value(const ProtobufCFieldDescriptor *field, const void
         return json_from_unsigned(*(const uint32_t *) at, UINT32_MAX);
     case PROTOBUF_C_TYPE_INT32:
         return json_integer(*(const int32_t *) at);
+    case PROTOBUF_C_TYPE_DOUBLE:
+        return json_real(*(const double *) at);
     case PROTOBUF_C_TYPE_BOOL:
         return json_boolean(*(const protobuf_c_boolean *) at);
     case PROTOBUF_C_TYPE_STRING:

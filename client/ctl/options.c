@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/limits.h"
+#include "base/size.h"
 #include "client/text.h"
 
 #define SOCKET_DEFAULT "/run/gmbd/control.sock"
@@ -22,6 +23,9 @@ static const char *const command_names[] = {
     [COMMAND_LEASES] = "leases",
     [COMMAND_SET] = "set",
     [COMMAND_RELOAD] = "reload",
+    [COMMAND_RECLAIM] = "reclaim",
+    [COMMAND_EVICT] = "evict",
+    [COMMAND_DRAIN] = "drain",
 };
 _Static_assert(ARRAY_SIZE(command_names) == COMMAND_MAX, "a name for each command");
 
@@ -30,6 +34,8 @@ enum option_code {
     OPTION_JSON,
     OPTION_DEVICE,
     OPTION_REVISION,
+    OPTION_DRY_RUN,
+    OPTION_UNDO,
     OPTION_VERSION,
 };
 
@@ -38,6 +44,8 @@ static const struct option long_options[] = {
     {"json", no_argument, NULL, OPTION_JSON},
     {"device", required_argument, NULL, OPTION_DEVICE},
     {"revision", required_argument, NULL, OPTION_REVISION},
+    {"dry-run", no_argument, NULL, OPTION_DRY_RUN},
+    {"undo", no_argument, NULL, OPTION_UNDO},
     {"version", no_argument, NULL, OPTION_VERSION},
     {"help", no_argument, NULL, 'h'},
     {NULL, 0, NULL, 0},
@@ -56,15 +64,22 @@ static void help(void)
         "  leases                    who holds what\n"
         "  set TENANT KEY=VALUE...   change limits, all of them or none\n"
         "  reload                    read the configuration files again\n"
+        "  reclaim TENANT SIZE       make room for a tenant out of others' arenas\n"
+        "  evict TENANT SIZE         move so much of a tenant's arenas to the host tier\n"
+        "  drain UUID                grant nothing there, and move away what can be moved\n"
         "\n"
         "  --json                    for programs: sizes in bytes, null for no limit\n"
         "  --socket PATH             of the broker ($GMB_CONTROL_SOCKET,\n"
         "                            " SOCKET_DEFAULT ")\n"
         "  --revision N              set: only if the tenant is still at revision N\n"
-        "  --device UUID             set: memory limits of this device alone\n"
+        "  --device UUID             set: memory limits of this device alone;\n"
+        "                            reclaim, evict: there; the first device otherwise\n"
+        "  --dry-run                 reclaim, evict: only show what would be taken\n"
+        "  --undo                    drain: take the device back to use\n"
         "  --version, --help\n"
         "\n"
         "Keys: MemoryMin MemoryLow MemoryHigh MemoryMax Priority Weight ClientsMax LeasesMax\n"
+        "HostMax QuantizedTier\n"
         "Exit status: 0 done, 1 refused, 2 usage, 3 broker not reachable, 4 the revision is\n"
         "another one. gmbctl(1) has examples.\n",
         stdout);
@@ -119,6 +134,12 @@ static int option_apply(int code, struct options *options, enum exit_status *ret
         if (number_parse(optarg, &options->revision) && options->revision > 0)
             return 0;
         return usage_error(ret_status, "--revision %s is no number above 0", optarg);
+    case OPTION_DRY_RUN:
+        options->dry_run = true;
+        return 0;
+    case OPTION_UNDO:
+        options->undo = true;
+        return 0;
     case OPTION_VERSION:
         (void) puts("gmbctl " GMBCTL_VERSION);
         return -ECANCELED;
@@ -162,6 +183,31 @@ static int set_parse(int count, char **words, struct options *options, enum exit
     return 0;
 }
 
+static int move_parse(
+    int count, char **words, struct options *options, enum exit_status *ret_status)
+{
+    if (count != 2 || !fits(words[0], LIMIT_NAME_BYTES))
+        return usage_error(ret_status, "this takes a tenant and a size");
+    options->tenant = words[0];
+    if (size_parse(words[1], &options->bytes) < 0 || options->bytes == 0 ||
+        options->bytes == SIZE_INFINITY)
+        return usage_error(ret_status, "argument 2 is no size as 512M or 4G");
+    if (options->revision != 0 || options->undo)
+        return usage_error(ret_status, "--revision is for set, --undo for drain");
+    return 0;
+}
+
+static int drain_parse(
+    int count, char **words, struct options *options, enum exit_status *ret_status)
+{
+    if (count != 1 || uuid_parse(words[0], &options->device) < 0)
+        return usage_error(ret_status, "drain takes the UUID of a device");
+    options->has_device = true;
+    if (options->revision != 0 || options->dry_run)
+        return usage_error(ret_status, "--revision is for set, --dry-run for reclaim and evict");
+    return 0;
+}
+
 static int command_parse(
     int count, char **words, struct options *options, enum exit_status *ret_status)
 {
@@ -174,6 +220,12 @@ static int command_parse(
     if (i == COMMAND_MAX)
         return usage_error(ret_status, "there is no such command");
     options->command = (enum command) i;
+    if (options->command == COMMAND_RECLAIM || options->command == COMMAND_EVICT)
+        return move_parse(count - 1, words + 1, options, ret_status);
+    if (options->command == COMMAND_DRAIN)
+        return drain_parse(count - 1, words + 1, options, ret_status);
+    if (options->dry_run || options->undo)
+        return usage_error(ret_status, "--dry-run is for reclaim and evict, --undo for drain");
     if (options->command == COMMAND_SET)
         return set_parse(count - 1, words + 1, options, ret_status);
     if (count > 1)

@@ -20,6 +20,9 @@ enum command {
     COMMAND_LEASES,
     COMMAND_SET,
     COMMAND_RELOAD,
+    COMMAND_RECLAIM,
+    COMMAND_EVICT,
+    COMMAND_DRAIN,
     COMMAND_MAX
 };
 
@@ -34,6 +37,8 @@ struct options {
     const char *tenant;
     char **assignments; /* each holds a `=` */
     size_t assignment_count;
+    uint64_t bytes; /* RECLAIM, EVICT */
+    bool dry_run, undo;
 };
 
 /* 0: run. Else the program is to end with *ret_status; what is wrong, or asked for, was said. */

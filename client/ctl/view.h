@@ -16,4 +16,7 @@ int view_clients(const struct view *view, const struct listing *clients) _must_c
 int view_leases(const struct view *view, const struct listing *leases) _must_check_;
 int view_changed(
     const struct view *view, const char *tenant, const Gmb__TenantChanged *changed) _must_check_;
+int view_plan(const struct view *view, const Gmb__ReclaimPlan *plan, uint64_t asked_bytes,
+    bool dry_run) _must_check_;
+int view_drained(const struct view *view, const Gmb__Drained *drained, bool undo) _must_check_;
 int view_reloaded(const struct view *view, const Gmb__Reloaded *reloaded) _must_check_;

@@ -8,8 +8,8 @@
 #include "client/ctl/view.h"
 
 static const char *const tenant_headings[] = {"<TENANT", "<DEVICE", "USED", "LEASED", "CACHED",
-    "RELEASING", "ORPHANED", "PEAK", "MIN", "LOW", "HIGH", "MAX", "OVER", "PRIORITY", "WEIGHT",
-    "CLIENTS", "LEASES", "WAITING", "REVISION"};
+    "RELEASING", "ORPHANED", "PEAK", "MIN", "LOW", "HIGH", "MAX", "OVER", "EVICTED", "PRIORITY",
+    "WEIGHT", "CLIENTS", "LEASES", "WAITING", "REVISION"};
 static const char *const client_headings[] = {
     "ID", "<TENANT", "PID", "UID", "<PROGRAM", "<UNIT", "LEASES", "LEASED", "WAITING", "<STATE"};
 static const char *const lease_headings[] = {
@@ -57,6 +57,7 @@ static void tenant_add(
     limit_cell(table, device->memory_high);
     limit_cell(table, device->memory_max);
     table_size(table, STYLE_ALARM, device->overage_bytes);
+    table_size(table, STYLE_PLAIN, device->evicted_bytes);
     table_cell(table, STYLE_PLAIN, "%u", tenant->priority);
     table_cell(table, STYLE_PLAIN, "%u", tenant->weight);
     table_count(table, tenant->clients, tenant->clients_max);

@@ -10,7 +10,7 @@
 #include "client/ctl/view.h"
 
 static const char *const device_headings[] = {"<DEVICE", "<NAME", "TOTAL", "RESERVE", "LEASED",
-    "CACHED", "CLEAN", "RELEASING", "ORPHANED", "OTHERS", "FREE", "<STATE"};
+    "CACHED", "CLEAN", "RELEASING", "ORPHANED", "OTHERS", "FREE", "TIER", "<STATE"};
 
 static void uuid_cell(struct table *table, const ProtobufCBinaryData *data)
 {
@@ -20,6 +20,18 @@ static void uuid_cell(struct table *table, const ProtobufCBinaryData *data)
     if (uuid_from_bytes(data->data, data->len, &uuid) == 0)
         (void) uuid_format(text, &uuid);
     table_cell(table, STYLE_PLAIN, "%s", text);
+}
+
+/* Used of all; `-` where there is none. */
+static void tier_cell(struct table *table, const Gmb__DeviceStatus *device)
+{
+    char used[SIZE_TEXT_MAX], all[SIZE_TEXT_MAX];
+
+    if (device->tier_bytes == 0)
+        table_cell(table, STYLE_PLAIN, "%s", "");
+    else
+        table_cell(table, STYLE_PLAIN, "%s/%s", size_format(used, device->tier_used_bytes),
+            size_format(all, device->tier_bytes));
 }
 
 static void device_add(struct table *table, const Gmb__DeviceStatus *device)
@@ -35,8 +47,11 @@ static void device_add(struct table *table, const Gmb__DeviceStatus *device)
     table_size(table, STYLE_ALARM, device->orphaned_bytes);
     table_size(table, STYLE_WARNING, device->unaccounted_bytes);
     table_size(table, STYLE_PLAIN, device->free_bytes);
-    table_cell(
-        table, device->healthy ? STYLE_GOOD : STYLE_ALARM, device->healthy ? "healthy" : "failed");
+    tier_cell(table, device);
+    table_cell(table, device->healthy ? STYLE_GOOD : STYLE_ALARM,
+        device->draining  ? "draining"
+        : device->healthy ? "healthy"
+                          : "failed");
 }
 
 int view_status(const struct view *view, const Gmb__Status *status)

@@ -113,11 +113,11 @@ START_TEST(tables_are_aligned_and_sizes_are_as_people_write_them)
     ck_assert_int_eq(ctl("tenants"), 0);
     ck_assert_str_eq(ran.out,
         "TENANT  DEVICE        USED  LEASED  CACHED  RELEASING  ORPHANED  PEAK  MIN  LOW  HIGH  MAX"
-        "  OVER  PRIORITY  WEIGHT  CLIENTS  LEASES  WAITING  REVISION\n"
+        "  OVER  EVICTED  PRIORITY  WEIGHT  CLIENTS  LEASES  WAITING  REVISION\n"
         "chat    GPU-676d6273     -       -       -          -         -     -   8M    -     -  64M"
-        "     -       700     100      0/4       0        0         1\n"
+        "     -        -       700     100      0/4       0        0         1\n"
         "batch   GPU-676d6273     -       -       -          -         -     -    -    -     -    -"
-        "     -       500     100        0       0        0         1\n");
+        "     -        -       500     100        0       0        0         1\n");
     ck_assert_int_eq(ctl("clients"), 0);
     ck_assert_str_eq(
         ran.out, "ID  TENANT  PID  UID  PROGRAM  UNIT  LEASES  LEASED  WAITING  STATE\n");
@@ -365,9 +365,41 @@ START_TEST(answer_that_cannot_be_written_is_no_success)
 }
 END_TEST
 
-UNIT_MAIN("client ctl", tables_are_aligned_and_sizes_are_as_people_write_them,
-    lists_show_who_holds_what, long_lists_come_whole_and_without_repetition,
-    set_changes_all_or_nothing, operators_do_not_overwrite_each_other_unseen,
-    limit_goes_to_zero_and_back, reload_reads_the_files_or_changes_nothing,
-    usage_errors_are_found_before_anybody_is_asked, broker_that_is_not_there_is_said_so,
-    answer_that_cannot_be_written_is_no_success)
+START_TEST(memory_is_moved_by_order)
+{
+    const char *uuid = "GPU-676d6273-696d-4000-8000-000000000000";
+    json_t *plan, *status, *device;
+
+    node_start(&node, 512 * MIB, TENANTS);
+    ck_assert_int_eq(ctl("evict chat 64M --dry-run"), 0);
+    ck_assert_ptr_nonnull(strstr(ran.out, "0B of 64M would be taken: nothing left\n"));
+    plan = ctl_json("reclaim batch 1G");
+    ck_assert_int_eq(number_at(plan, "planned_bytes"), 0);
+    ck_assert_uint_eq(json_array_size(json_object_get(plan, "steps")), 0);
+    json_decref(plan);
+    ck_assert_int_eq(ctl("drain %s", uuid), 0);
+    ck_assert_ptr_nonnull(strstr(ran.out, "nothing new is granted there"));
+    ck_assert_int_eq(ctl("status"), 0);
+    ck_assert_ptr_nonnull(strstr(ran.out, "  draining\n"));
+    ck_assert_int_eq(ctl("drain --undo %s", uuid), 0);
+    status = ctl_json("status");
+    device = json_array_get(json_object_get(status, "devices"), 0);
+    ck_assert(json_is_false(json_object_get(device, "draining")));
+    json_decref(status);
+    ck_assert_int_eq(ctl("evict nobody 1M"), 1);
+    ck_assert_int_eq(ctl("evict chat 0"), 2);
+    ck_assert_int_eq(ctl("evict chat"), 2);
+    ck_assert_int_eq(ctl("reclaim chat 1M --undo"), 2);
+    ck_assert_int_eq(ctl("drain chat"), 2);
+    ck_assert_int_eq(ctl("drain GPU-00000000-0000-0000-0000-000000000001"), 1);
+    ck_assert_int_eq(ctl("status --dry-run"), 2);
+    node_stop(&node);
+}
+END_TEST
+
+UNIT_MAIN("client ctl", memory_is_moved_by_order,
+    tables_are_aligned_and_sizes_are_as_people_write_them, lists_show_who_holds_what,
+    long_lists_come_whole_and_without_repetition, set_changes_all_or_nothing,
+    operators_do_not_overwrite_each_other_unseen, limit_goes_to_zero_and_back,
+    reload_reads_the_files_or_changes_nothing, usage_errors_are_found_before_anybody_is_asked,
+    broker_that_is_not_there_is_said_so, answer_that_cannot_be_written_is_no_success)
