@@ -41,6 +41,14 @@ static uint32_t words_used(const struct arena_table *table)
     return (table->layout.pages_per_chunk + WORD_BITS - 1) / WORD_BITS;
 }
 
+/* Bits of a word that are pages of its chunk. What else is set there is nonsense, and no page. */
+static uint64_t word_pages(const struct arena_table *table, uint32_t index)
+{
+    uint32_t left = table->layout.pages_per_chunk - index * WORD_BITS;
+
+    return left >= WORD_BITS ? UINT64_MAX : (UINT64_C(1) << left) - 1;
+}
+
 uint32_t arena_chunk_free(const struct arena_table *table, uint32_t chunk)
 {
     const uint64_t *words = arena_table_free(table, chunk);
@@ -49,7 +57,7 @@ uint32_t arena_chunk_free(const struct arena_table *table, uint32_t chunk)
     for (uint32_t i = 0; i < words_used(table); i++) {
         uint64_t word = __atomic_load_n(&words[i], __ATOMIC_SEQ_CST);
 
-        count += (uint32_t) __builtin_popcountll(word);
+        count += (uint32_t) __builtin_popcountll(word & word_pages(table, i));
     }
     return count;
 }
@@ -104,14 +112,14 @@ static uint64_t bits_lowest(uint64_t word, size_t n)
     return word ^ rest;
 }
 
-/* Takes up to `n` tokens out of one word; `first` is the page of its lowest bit. */
-static size_t word_take(uint64_t *at, uint32_t first, size_t n, uint32_t *ret)
+/* Takes up to `n` tokens of `pages` out of one word; `first` is the page of its lowest bit. */
+static size_t word_take(uint64_t *at, uint64_t pages, uint32_t first, size_t n, uint32_t *ret)
 {
     uint64_t word = __atomic_load_n(at, __ATOMIC_RELAXED), wanted;
     size_t taken = 0;
 
-    while (word != 0) {
-        wanted = bits_lowest(word, n);
+    while ((word & pages) != 0) {
+        wanted = bits_lowest(word & pages, n);
         if (!__atomic_compare_exchange_n(
                 at, &word, word & ~wanted, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
             continue;
@@ -136,7 +144,8 @@ static size_t chunk_take(
     for (uint32_t i = 0; i < used && taken < n; i++) {
         if (at >= used)
             at = 0;
-        taken += word_take(&words[at], first + at * WORD_BITS, n - taken, ret + taken);
+        taken += word_take(
+            &words[at], word_pages(table, at), first + at * WORD_BITS, n - taken, ret + taken);
         if (taken < n)
             at++;
     }
@@ -243,7 +252,7 @@ static inline bool slot_alloc_one(
 {
     const struct arena_table *table = &pool->table;
     uint32_t chunk = __atomic_load_n(&pool->slots[own].chunk, __ATOMIC_RELAXED);
-    uint32_t at = __atomic_load_n(&pool->slots[own].word, __ATOMIC_RELAXED), number;
+    uint32_t at = __atomic_load_n(&pool->slots[own].word, __ATOMIC_RELAXED), index, number;
     struct arena_table_chunk *state;
     uint64_t *words, word;
 
@@ -256,10 +265,11 @@ static inline bool slot_alloc_one(
     word = __atomic_load_n(words, __ATOMIC_RELAXED);
     if (word == 0)
         return false;
-    number =
-        chunk * table->layout.pages_per_chunk + at * WORD_BITS + (uint32_t) __builtin_ctzll(word);
-    if (count_due(table, number) || !__atomic_compare_exchange_n(words, &word, word & (word - 1),
-                                        false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
+    index = at * WORD_BITS + (uint32_t) __builtin_ctzll(word);
+    number = chunk * table->layout.pages_per_chunk + index;
+    if (index >= table->layout.pages_per_chunk || count_due(table, number) ||
+        !__atomic_compare_exchange_n(
+            words, &word, word & (word - 1), false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
         return false;
     if (__atomic_load_n(&state->state, __ATOMIC_SEQ_CST) != ARENA_CHUNK_LIVE) {
         arena_token_put(table, number);
