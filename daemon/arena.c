@@ -345,7 +345,7 @@ void arena_slots_sweep(struct arena_chunk *chunk)
     }
 }
 
-/* ------------------------------------------------------------------ words to the worker and the log */
+/* ------------------------------------------------------------------ to the worker and the log */
 
 void arena_notify(const struct arena *arena)
 {

@@ -1,13 +1,13 @@
 /*
- * An arena as the broker sees it: the page table that it shares with one worker, and what the broker
- * itself has to know of chunks and pages, in its own memory.
+ * An arena as the broker sees it: the page table that it shares with one worker, and what the
+ * broker itself has to know of chunks and pages, in its own memory.
  *
- * The table is written by the worker at any time, and may hold anything. It is read word by word, each
- * copied once; nothing here follows an index, offset or count that stands there. A page is moved by
- * what its record says, and its word only decides whether that still holds.
+ * The table is written by the worker at any time, and may hold anything. It is read word by word,
+ * each copied once; nothing here follows an index, offset or count that stands there. A page is
+ * moved by what its record says, and its word only decides whether that still holds.
  *
- * A chunk's record exists from the moment its worker has mapped it until the index is empty and none
- * of its pages lies in the host tier.
+ * A chunk's record exists from the moment its worker has mapped it until the index is empty and
+ * none of its pages lies in the host tier.
  *
  *   EMPTY     nothing mapped behind the index, or nothing known of it
  *   MAPPED    the worker allocates pages there

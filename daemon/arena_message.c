@@ -1,7 +1,7 @@
 /*
- * What touches chunks (a return, a release) waits until no job of the mover names them: the core would
- * give a returned chunk to another worker of the tenant, and the mover would write into that one's
- * memory. What waits is bounded, and is gone with its session.
+ * What touches chunks (a return, a release) waits until no job of the mover names them: the core
+ * would give a returned chunk to another worker of the tenant, and the mover would write into that
+ * one's memory. What waits is bounded, and is gone with its session.
  */
 #include "daemon/arena_message.h"
 
@@ -29,7 +29,8 @@ struct held {
 
 /* ------------------------------------------------------------------ creation */
 
-/* chunk_bytes = 0: the smallest multiple of page and granularity that is worth a call of the driver. */
+/* chunk_bytes = 0: the smallest multiple of page and granularity that is worth a call of the
+ * driver. */
 #define CHUNK_WORTH (UINT64_C(2) << 20)
 
 static bool chunk_choose(uint64_t page_bytes, uint64_t granularity, uint64_t *ret)

@@ -1,10 +1,10 @@
 /*
- * A chunk goes round: everything that may leave is handed to the mover; when that is done the chunk is
- * looked at again, since pages were rescued, freed or unpinned meanwhile. It is through when it is vacant, and
- * given up when a round finds nothing to move and it still isn't.
+ * A chunk goes round: everything that may leave is handed to the mover; when that is done the chunk
+ * is looked at again, since pages were rescued, freed or unpinned meanwhile. It is through when it
+ * is vacant, and given up when a round finds nothing to move and it still isn't.
  *
- * Only the broker makes a page EVICTING, and none whose record a job names: so a page that is EVICTING when
- * its copy is done is the page that was copied.
+ * Only the broker makes a page EVICTING, and none whose record a job names: so a page that is
+ * EVICTING when its copy is done is the page that was copied.
  */
 #include "daemon/evict.h"
 
@@ -83,7 +83,8 @@ void evict_reopen(struct arena_chunk *chunk)
 
 /* ------------------------------------------------------------------ one round */
 
-/* The tier is full: a page that can be computed again, and that the plan allows to be dropped, is. */
+/* The tier is full: a page that can be computed again, and that the plan allows to be dropped, is.
+ */
 static bool page_drop(struct arena_chunk *chunk, uint32_t page, uint64_t word)
 {
     const struct arena_table *table = &chunk->arena->table;

@@ -1,6 +1,6 @@
 /*
- * Emptying chunks that a plan has chosen: close, copy, and hand over to be recalled; or, where a page
- * can't leave, open again.
+ * Emptying chunks that a plan has chosen: close, copy, and hand over to be recalled; or, where a
+ * page can't leave, open again.
  */
 #pragma once
 
@@ -9,8 +9,9 @@
 struct hosting;
 
 /*
- * Closes a MAPPED chunk for `beneficiary` (the core's tenant index, UINT32_MAX: an operator) and queues
- * it; `drops` of its pages may be dropped where the tier is full. False when it isn't LIVE any more.
+ * Closes a MAPPED chunk for `beneficiary` (the core's tenant index, UINT32_MAX: an operator) and
+ * queues it; `drops` of its pages may be dropped where the tier is full. False when it isn't LIVE
+ * any more.
  */
 bool evict_start(struct arena_chunk *chunk, uint32_t drops, uint32_t beneficiary);
 /* Empties queued chunks as far as the mover takes jobs; a bounded number. */

@@ -13,7 +13,8 @@ struct grant {
     uint32_t next, end, total; /* chunks still to be sent are [next, end) */
 };
 
-/* Queues it behind the others of the session; a request of the broker's own is sent as an event. -ENOMEM. */
+/* Queues it behind the others of the session; a request of the broker's own is sent as an event.
+ * -ENOMEM. */
 int grant_add(struct session *session, const struct core_action *action) _must_check_;
 /* Whether chunks of the lease are still to be sent. */
 bool grant_pending(const struct session *session, core_id lease);

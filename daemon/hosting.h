@@ -2,9 +2,9 @@
  * What a device has for memory that moves: its host tier, its mover, the arenas on it, what each
  * tenant may take of the tier, and what is being done to make room.
  *
- * Nothing is moved from within a message or an action: those leave a note and kick, and the device's turn
- * comes from the loop. A turn does a bounded amount of each kind of work and takes another if some is
- * left.
+ * Nothing is moved from within a message or an action: those leave a note and kick, and the
+ * device's turn comes from the loop. A turn does a bounded amount of each kind of work and takes
+ * another if some is left.
  */
 #pragma once
 

@@ -1,7 +1,7 @@
 /*
  * A job's owner says which indices of which arena its chunks are; the pages follow from the copies'
- * offsets. Records are marked as long as a job names them, so that no page is in two jobs and no slot is
- * given away that the mover may still read or write.
+ * offsets. Records are marked as long as a job names them, so that no page is in two jobs and no
+ * slot is given away that the mover may still read or write.
  */
 #include "daemon/move.h"
 

@@ -22,9 +22,9 @@ struct move {
 bool move_room(const struct hosting *hosting);
 
 /*
- * Puts a page whose word was just set to EVICTING or RESTORING, and whose record says what it is, into
- * the job at hand, which is submitted before if the page doesn't fit. False when the page can't be
- * moved: its chunk is gone.
+ * Puts a page whose word was just set to EVICTING or RESTORING, and whose record says what it is,
+ * into the job at hand, which is submitted before if the page doesn't fit. False when the page
+ * can't be moved: its chunk is gone.
  */
 bool move_add(
     struct hosting *hosting, enum mover_kind kind, struct arena_chunk *chunk, uint32_t page);

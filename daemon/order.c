@@ -1,6 +1,6 @@
 /*
- * The report that carries an answer is the operators', of whom several may wait: so it is filled when the
- * answer is there, and sent before anybody else fills it.
+ * The report that carries an answer is the operators', of whom several may wait: so it is filled
+ * when the answer is there, and sent before anybody else fills it.
  */
 #include "daemon/order.h"
 

@@ -1,4 +1,5 @@
-/* Operators' orders to move memory: Reclaim and Drain. They are answered from a later turn of the loop. */
+/* Operators' orders to move memory: Reclaim and Drain. They are answered from a later turn of the
+ * loop. */
 #pragma once
 
 #include "daemon/report.h"
@@ -9,8 +10,8 @@ struct order;
 typedef void (*order_answer)(void *data, const struct report *report);
 
 /*
- * Gives the order. `data` is passed to `answer`, once, unless order_forget() is called before; what is wrong
- * with it is put into `report` instead, and nothing is returned: NULL.
+ * Gives the order. `data` is passed to `answer`, once, unless order_forget() is called before; what
+ * is wrong with it is put into `report` instead, and nothing is returned: NULL.
  */
 struct order *order_reclaim(struct broker *broker, const Gmb__Reclaim *body, order_answer answer,
     void *data, struct report *report);

@@ -1,7 +1,8 @@
 /*
- * One message names all chunks of an arena that were emptied in a turn. A worker that lets the deadline
- * pass is slow, stopped or hostile: its chunks no longer count as coming, so that the next plan goes on
- * with another victim, and while a strictly entitled tenant still waits for them it may be killed.
+ * One message names all chunks of an arena that were emptied in a turn. A worker that lets the
+ * deadline pass is slow, stopped or hostile: its chunks no longer count as coming, so that the next
+ * plan goes on with another victim, and while a strictly entitled tenant still waits for them it
+ * may be killed.
  */
 #include "daemon/recall.h"
 
@@ -150,7 +151,8 @@ static void overdue_log(struct hosting *hosting, const struct arena_chunk *chunk
         what);
 }
 
-/* The deadline passed: first it counts no more, then the last resort is looked at, again and again. */
+/* The deadline passed: first it counts no more, then the last resort is looked at, again and again.
+ */
 static void chunk_overdue(struct hosting *hosting, struct arena_chunk *chunk, uint64_t now)
 {
     bool first = !chunk->overdue;

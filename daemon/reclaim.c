@@ -1,6 +1,6 @@
 /*
- * A survey serves everybody who waits for one: wishes in the order in which they came, each planned with
- * what the ones before have left, then operators' orders, then the drain.
+ * A survey serves everybody who waits for one: wishes in the order in which they came, each planned
+ * with what the ones before have left, then operators' orders, then the drain.
  */
 #include "daemon/reclaim.h"
 

@@ -1,9 +1,9 @@
 /*
- * From a shortage to a plan: wishes are collected, the device is surveyed, the policy plans, the plan is
- * logged and carried out.
+ * From a shortage to a plan: wishes are collected, the device is surveyed, the policy plans, the
+ * plan is logged and carried out.
  *
- * What is being emptied for a tenant already counts against what it wishes again, so that one shortage
- * takes one amount of memory.
+ * What is being emptied for a tenant already counts against what it wishes again, so that one
+ * shortage takes one amount of memory.
  */
 #pragma once
 

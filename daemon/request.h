@@ -24,8 +24,8 @@ struct request {
     char label[];          /* LEASE, ARENA */
 };
 
-/* Adds a copy of `like` with this label ("" where it has none). On success it owns the arena. -EEXIST when
- * the id is in flight, -ENOMEM. */
+/* Adds a copy of `like` with this label ("" where it has none). On success it owns the arena.
+ * -EEXIST when the id is in flight, -ENOMEM. */
 int request_add(
     struct session *session, const struct request *like, const char *label) _must_check_;
 /* NULL when there is none. */

@@ -1,7 +1,7 @@
 /*
- * While pages are being restored their chunk is closed in the table. A worker may free a page that is on its
- * way back; were the chunk open, it could be allocated again and the mover would write old bytes over
- * new ones.
+ * While pages are being restored their chunk is closed in the table. A worker may free a page that
+ * is on its way back; were the chunk open, it could be allocated again and the mover would write
+ * old bytes over new ones.
  */
 #include "daemon/restore.h"
 
@@ -13,7 +13,8 @@
 #include "daemon/grant.h"
 #include "proto/frame.h"
 
-/* Requests of the broker's own for one arena at a time, each for a run of at most one frame's chunks. */
+/* Requests of the broker's own for one arena at a time, each for a run of at most one frame's
+ * chunks. */
 #define FILLS_MAX 8
 #define FILL_CHUNKS LIMIT_FRAME_FDS
 /* A refused one is tried again after this: the pins still wait. */

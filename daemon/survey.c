@@ -1,6 +1,6 @@
 /*
- * Every word is copied once and counted by what it says. A chunk of which a word makes no sense gets no row:
- * nothing there can be moved, and the cost is its owner's.
+ * Every word is copied once and counted by what it says. A chunk of which a word makes no sense
+ * gets no row: nothing there can be moved, and the cost is its owner's.
  */
 #include "daemon/survey.h"
 

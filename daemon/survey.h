@@ -1,6 +1,6 @@
 /*
- * What could be emptied on a device: one row for each chunk, read from the arenas' tables, a bounded number of
- * pages at a time.
+ * What could be emptied on a device: one row for each chunk, read from the arenas' tables, a
+ * bounded number of pages at a time.
  */
 #pragma once
 
@@ -11,8 +11,8 @@
 struct arena;
 struct hosting;
 
-/* Rows of one survey: 128 GiB in the smallest chunks. A device with more is surveyed in parts, each going on where the
- * last one ended. */
+/* Rows of one survey: 128 GiB in the smallest chunks. A device with more is surveyed in parts, each
+ * going on where the last one ended. */
 #define SURVEY_ROWS 65536
 
 struct survey_row {

@@ -1,8 +1,8 @@
 /*
  * The clairvoyant bound (Belady 1966): the page that is used again last goes first. It needs the
- * future, so it serves as the measure of the others. A page that is used again later than all others
- * needn't be cached to begin with, so victims are asked for when the request's pages are all there.
- * Logarithmic time.
+ * future, so it serves as the measure of the others. A page that is used again later than all
+ * others needn't be cached to begin with, so victims are asked for when the request's pages are all
+ * there. Logarithmic time.
  */
 #include "base/heap.h"
 #include "policies/eviction.h"

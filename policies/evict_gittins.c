@@ -2,9 +2,10 @@
  * Our own: the page whose place is worth least goes first.
  *
  * Pages fall into classes by what is known of them: how often they were used, how long the answer
- * was that the last request on them got (a long answer ends a conversation, a short one is a step of
- * one), and whether that request went further than the one before. gittins_model.h says what a page of
- * a class and an age is worth, learnt from the accesses themselves; nothing is tuned to a trace.
+ * was that the last request on them got (a long answer ends a conversation, a short one is a step
+ * of one), and whether that request went further than the one before. gittins_model.h says what a
+ * page of a class and an age is worth, learnt from the accesses themselves; nothing is tuned to a
+ * trace.
  *
  * What is known of a page outlives its place in the cache, as long as the history has room.
  *

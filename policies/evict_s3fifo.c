@@ -1,8 +1,8 @@
 /*
- * S3-FIFO (Yang et al., SOSP 2023): a small queue of a tenth of the cache filters pages used once; those
- * used again go on to the main queue, where each use (up to 3) buys another round. Keys that
- * fell out of the small queue are remembered, as many as the cache has pages: when one comes back, it
- * goes to the main queue at once.
+ * S3-FIFO (Yang et al., SOSP 2023): a small queue of a tenth of the cache filters pages used once;
+ * those used again go on to the main queue, where each use (up to 3) buys another round. Keys that
+ * fell out of the small queue are remembered, as many as the cache has pages: when one comes back,
+ * it goes to the main queue at once.
  */
 #include "policies/key_table.h"
 

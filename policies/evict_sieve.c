@@ -1,6 +1,6 @@
 /*
- * SIEVE (Zhang et al., NSDI 2024): pages stand in order of admission; a hand goes from the oldest to
- * the youngest, spares each page used since it last passed, and takes the first that wasn't.
+ * SIEVE (Zhang et al., NSDI 2024): pages stand in order of admission; a hand goes from the oldest
+ * to the youngest, spares each page used since it last passed, and takes the first that wasn't.
  */
 #include "policies/slot_list.h"
 

@@ -2,9 +2,9 @@
  * Eviction policies: which cached page goes next.
  *
  * Pure: a policy is told of every access and asked for victims; it owns no page, reads no clock and
- * allocates at creation alone. Pages stand in slots 0 … slots−1, numbered by the caller. `now` is the
- * caller's logical time in any unit that grows with use (requests, accesses, milliseconds); it never
- * goes back.
+ * allocates at creation alone. Pages stand in slots 0 … slots−1, numbered by the caller. `now` is
+ * the caller's logical time in any unit that grows with use (requests, accesses, milliseconds); it
+ * never goes back.
  *
  * A policy that respects prefixes never names a page while one that continues it is cached: such a
  * page alone is worth nothing. The published ones (lru, sieve, s3fifo) do as published.
@@ -30,9 +30,9 @@ struct eviction;
 
 struct eviction_ops {
     const char *name;
-    /* Whole prefixes alone are cached, so victims are asked for when a request's pages have all been
-     * admitted, in slots beyond the cache's size, and finished; the others are asked before each
-     * page. */
+    /* Whole prefixes alone are cached, so victims are asked for when a request's pages have all
+     * been admitted, in slots beyond the cache's size, and finished; the others are asked before
+     * each page. */
     bool keeps_prefixes;
     /* Room for `slots` pages (1 … 2^31). -ENOMEM. */
     int (*new)(uint32_t slots, struct eviction **ret);

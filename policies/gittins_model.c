@@ -38,7 +38,8 @@ unsigned gittins_model_bin(const struct gittins_model *model, uint64_t age)
     return low;
 }
 
-/* Lives of a class that reached each bin; one that ends or stands inside a bin was there for half. */
+/* Lives of a class that reached each bin; one that ends or stands inside a bin was there for half.
+ */
 static void lives_at_risk(
     const struct gittins_model *model, unsigned class, double ret_risk[GITTINS_BINS])
 {

@@ -1,6 +1,6 @@
 /*
- * What an eviction policy learns of reuse: for each class of pages, how likely a page is used again,
- * by the time since its last use; and from that, what a place in the cache is worth to it.
+ * What an eviction policy learns of reuse: for each class of pages, how likely a page is used
+ * again, by the time since its last use; and from that, what a place in the cache is worth to it.
  *
  * A life begins with a use of a page and ends with its next use (a hit, whether the page was cached
  * or not) or is cut off when the page is forgotten. With lives that still go on counted up to their

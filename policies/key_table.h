@@ -1,7 +1,7 @@
 /*
- * A bounded table of keys in order of use: what a policy remembers of pages, cached or gone. A new key
- * in a full table takes the place of the oldest. Entries are numbers below the capacity, so that a
- * policy keeps what it knows of each in an array of its own.
+ * A bounded table of keys in order of use: what a policy remembers of pages, cached or gone. A new
+ * key in a full table takes the place of the oldest. Entries are numbers below the capacity, so
+ * that a policy keeps what it knows of each in an array of its own.
  */
 #pragma once
 
@@ -25,7 +25,8 @@ void key_table_clear(struct key_table *table);
 
 /* EVICTION_NONE when the key is unknown. */
 uint32_t key_table_find(const struct key_table *table, uint64_t key);
-/* Adds an unknown key as the youngest. `ret_replaced` says that the entry held another key before. */
+/* Adds an unknown key as the youngest. `ret_replaced` says that the entry held another key before.
+ */
 uint32_t key_table_add(struct key_table *table, uint64_t key, bool *ret_replaced);
 /* Makes an entry the youngest. */
 void key_table_refresh(struct key_table *table, uint32_t entry);

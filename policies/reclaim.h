@@ -7,10 +7,10 @@
  *
  * Order (docs/architecture.md section 8): empty chunks of anybody; then cold pages of tenants above
  * MemoryHigh; then above MemoryLow; then of those whose priority is below the requester's; then,
- * for a requester below its MemoryMin and only as far as that reaches, of anybody. Within each, lower
- * priority first. Nobody is brought below its MemoryMin: what it gave would be promised to it anew.
- * Nothing but empty chunks is taken from a tenant of higher priority than the requester unless that
- * tenant is above its MemoryHigh or the requester is below its MemoryMin.
+ * for a requester below its MemoryMin and only as far as that reaches, of anybody. Within each,
+ * lower priority first. Nobody is brought below its MemoryMin: what it gave would be promised to it
+ * anew. Nothing but empty chunks is taken from a tenant of higher priority than the requester
+ * unless that tenant is above its MemoryHigh or the requester is below its MemoryMin.
  *
  * Among equals, whoever was told to degrade and did not gives first, then whoever has most for its
  * weight. Within a tenant, the chunk that is cheapest to empty (see `score`).
@@ -80,8 +80,8 @@ const char *reclaim_shortfall_name(enum reclaim_shortfall shortfall);
 
 /*
  * Writes at most `max_steps` steps, in order, whose chunks together reach `request->bytes` where
- * they can. Returns their number; `ret_planned` the bytes, `ret_shortfall` why it is less. Rows that
- * make no sense (no such tenant, pages of 0 bytes) are left out. Time: n + steps × log n.
+ * they can. Returns their number; `ret_planned` the bytes, `ret_shortfall` why it is less. Rows
+ * that make no sense (no such tenant, pages of 0 bytes) are left out. Time: n + steps × log n.
  */
 size_t reclaim_plan(const struct reclaim_request *request, const struct reclaim_tenant *tenants,
     size_t tenant_count, const struct reclaim_chunk *chunks, size_t chunk_count,

@@ -26,8 +26,8 @@ struct pages {
 int pages_init(struct pages *pages, struct arena_worker *worker, uint64_t request, size_t room);
 void pages_done(struct pages *pages);
 
-/* Takes `count` more pages, pins them and writes them. What was there must be pinned or nothing. OK,
- * SHORT, REFUSED (gmb_error_limit() says by what) or FAILED. */
+/* Takes `count` more pages, pins them and writes them. What was there must be pinned or nothing.
+ * OK, SHORT, REFUSED (gmb_error_limit() says by what) or FAILED. */
 enum pages_outcome pages_take(struct pages *pages, size_t count, uint64_t wait_ns) _must_check_;
 /* Pins what isn't pinned, and waits until all of it is on the device. OK, SHORT, LOST or FAILED. */
 enum pages_outcome pages_pin(struct pages *pages, uint64_t wait_ns) _must_check_;

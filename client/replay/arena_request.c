@@ -2,12 +2,12 @@
  * The phases of phase.h as straight code. Memory is asked for twice, first with the patience of one
  * exchange with the broker, so that "admitted at once" means that nobody had to give anything.
  *
- * A request that waits long for its next page is swapped out: it unpins what it has, which may go to
- * the host then, and waits until all of it can come back with one page more.
+ * A request that waits long for its next page is swapped out: it unpins what it has, which may go
+ * to the host then, and waits until all of it can come back with one page more.
  *
- * Of the requests of a worker that wait for memory one at a time asks for it, those that were swapped
- * out before those that arrive: if all did, each would get a part and none enough. Engines schedule
- * alike.
+ * Of the requests of a worker that wait for memory one at a time asks for it, those that were
+ * swapped out before those that arrive: if all did, each would get a part and none enough. Engines
+ * schedule alike.
  */
 #include "client/replay/arena_request.h"
 

@@ -2,8 +2,8 @@
  * The main thread starts requests when they arrive and joins those that have ended; a thread each
  * for the requests, one for what is read again, one of the library's own that dispatches.
  *
- * To end early, `stopping` is set and everybody woken: naps end at once, calls of the library within
- * two seconds, and each request gives its pages back itself.
+ * To end early, `stopping` is set and everybody woken: naps end at once, calls of the library
+ * within two seconds, and each request gives its pages back itself.
  */
 #include "client/replay/arena_worker.h"
 
@@ -89,7 +89,8 @@ static int connect_broker(struct arena_worker *worker)
     return r;
 }
 
-/* Address space for all that the worker's requests ever have, so that none waits for address space. */
+/* Address space for all that the worker's requests ever have, so that none waits for address space.
+ */
 static uint64_t arena_bytes(const struct arena_worker *worker)
 {
     const struct worker_params *params = worker->params;

@@ -2,8 +2,8 @@
  * A worker whose requests keep their KV in the pages of one arena.
  *
  * Each request in flight is a thread, as the page functions are meant to be called: by many at once
- * and blocking. What a request's pages hold is checked before the request ends and once more when it
- * is read again, from wherever the broker had put it.
+ * and blocking. What a request's pages hold is checked before the request ends and once more when
+ * it is read again, from wherever the broker had put it.
  */
 #pragma once
 

@@ -10,7 +10,8 @@
  *   device    95 % of the peak, so that some requests do wait, but never less than the largest
  *             request and what others are guaranteed
  *   HostTier  with arenas, four times the peak, and room for a slab begun by each worker
- *   MemoryMin a quarter of the device in all, half of it with arenas; MemoryMax three quarters of it for each tenant
+ *   MemoryMin a quarter of the device in all, half of it with arenas; MemoryMax three quarters of
+ * it for each tenant
  */
 #pragma once
 

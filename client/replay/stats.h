@@ -35,7 +35,8 @@ struct stats_request {
     _Atomic uint64_t waited_ns;    /* in the broker's queue, all its waits together */
     _Atomic bool waited;           /* it had to queue at least once */
     char limit[STATS_LIMIT_BYTES]; /* what refused; written before the phase is REFUSED */
-    /* With an arena: each time it asked, its tenant stayed within MemoryMin with what it asked for. */
+    /* With an arena: each time it asked, its tenant stayed within MemoryMin with what it asked for.
+     */
     _Atomic bool entitled;
 };
 
@@ -70,8 +71,8 @@ struct stats {
 int stats_new(uint32_t tenants, uint32_t workers, size_t requests, struct stats **ret) _must_check_;
 struct stats *stats_free(struct stats *stats);
 
-/* A request goes on to another phase: the worker's counts follow. A step that no request may take is
- * a fault of ours and aborts: going on would report nonsense. */
+/* A request goes on to another phase: the worker's counts follow. A step that no request may take
+ * is a fault of ours and aborts: going on would report nonsense. */
 void stats_phase(struct stats_worker *worker, struct stats_request *request, enum phase phase);
 
 /* Adds to a level of its own, its tenant's and the whole. */

@@ -1,6 +1,6 @@
 /*
- * A forked child and its parent's arenas: told by every function, without the page table, and unable
- * to change a page of the parent's by intent or by accident.
+ * A forked child and its parent's arenas: told by every function, without the page table, and
+ * unable to change a page of the parent's by intent or by accident.
  */
 #include <errno.h>
 #include <signal.h>

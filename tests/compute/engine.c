@@ -50,7 +50,8 @@ static int sequence_hold(struct engine *engine, struct sequence *sequence)
     return r;
 }
 
-/* The next ones that aren't finished and get their memory, from `*cursor` on. Their number or -EIO. */
+/* The next ones that aren't finished and get their memory, from `*cursor` on. Their number or -EIO.
+ */
 static int batch_hold(struct engine *engine, uint32_t *cursor, struct sequence **batch)
 {
     uint32_t count = 0;

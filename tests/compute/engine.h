@@ -1,6 +1,6 @@
 /*
- * Several sequences at once, as a serving engine runs them: a batch of them is held and computed for
- * some tokens, then the next. What isn't in the batch is cold, and its bytes may go elsewhere.
+ * Several sequences at once, as a serving engine runs them: a batch of them is held and computed
+ * for some tokens, then the next. What isn't in the batch is cold, and its bytes may go elsewhere.
  */
 #pragma once
 

@@ -1,8 +1,8 @@
 /*
  * Pages are allocated before anything is pinned, so that who waits for memory holds nothing that
  * others, or its own other sequences, could give; then all pages of the sequence are pinned at once
- * and waited for. Every read and write of a token goes to the device, by the driver's own functions:
- * what the model sees is what lies in the pages.
+ * and waited for. Every read and write of a token goes to the device, by the driver's own
+ * functions: what the model sees is what lies in the pages.
  */
 #include "tests/compute/kv_arena.h"
 

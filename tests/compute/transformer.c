@@ -122,8 +122,8 @@ static uint16_t *kv_of(uint16_t *kv, uint32_t position, unsigned layer, bool val
     return kv + (size_t) position * TRANSFORMER_KV_HALVES + (2 * layer + value) * WIDTH;
 }
 
-/* One head over all tokens up to this one: two passes, as the largest score is subtracted so that no
- * exponential overflows. */
+/* One head over all tokens up to this one: two passes, as the largest score is subtracted so that
+ * no exponential overflows. */
 static void attend(const float query[HEAD_WIDTH], uint32_t position, uint16_t *kv, unsigned layer,
     size_t head, float to[HEAD_WIDTH])
 {

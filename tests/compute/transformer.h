@@ -29,8 +29,8 @@ static inline void transformer_free_ptr(struct transformer **model)
 }
 
 /*
- * Reads `token` at `position`. `kv` has room for position + 1 tokens: those before it are read, that
- * of this token is written there. `logits` are of the token that follows.
+ * Reads `token` at `position`. `kv` has room for position + 1 tokens: those before it are read,
+ * that of this token is written there. `logits` are of the token that follows.
  */
 void transformer_step(const struct transformer *model, uint32_t token, uint32_t position,
     uint16_t *kv, float logits[TRANSFORMER_VOCABULARY]);

@@ -12,8 +12,8 @@ uint64_t order_dry_run(
 uint64_t order_drain(const struct harness *harness, bool undo);
 
 /*
- * A process of another user (65534: needs root) that leases `bytes` and waits for them at most `wait_ms`; it
- * keeps them until it is told to end. The fd is readable when it is answered.
+ * A process of another user (65534: needs root) that leases `bytes` and waits for them at most
+ * `wait_ms`; it keeps them until it is told to end. The fd is readable when it is answered.
  */
 struct claimant {
     pid_t pid;

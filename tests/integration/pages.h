@@ -1,6 +1,6 @@
 /*
- * A worker with one arena through libgmb, in the test's own process: pages with bytes that say which page
- * they are. Whatever doesn't come as expected ends the test.
+ * A worker with one arena through libgmb, in the test's own process: pages with bytes that say
+ * which page they are. Whatever doesn't come as expected ends the test.
  */
 #pragma once
 

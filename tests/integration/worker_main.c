@@ -1,6 +1,6 @@
 /*
- * The program behind worker.h: `integration-worker SOCKET PAGE_BYTES CHUNK_BYTES PAGES`, orders on fd 3, answers on
- * fd 4. A program of its own, since no driver survives a fork. What fails ends it.
+ * The program behind worker.h: `integration-worker SOCKET PAGE_BYTES CHUNK_BYTES PAGES`, orders on
+ * fd 3, answers on fd 4. A program of its own, since no driver survives a fork. What fails ends it.
  */
 #include <check.h>
 #include <stdio.h>

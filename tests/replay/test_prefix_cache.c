@@ -69,8 +69,8 @@ END_TEST
 
 START_TEST(test_the_clairvoyant_keeps_what_comes_back)
 {
-    /* 1 block, a b a b a: recency never hits; who knows the future keeps a and hits twice. Of 2, all
-     * but the first two references hit. */
+    /* 1 block, a b a b a: recency never hits; who knows the future keeps a and hits twice. Of 2,
+     * all but the first two references hit. */
     static const char *const requests[] = {"a", "b", "a", "b", "a"};
     struct prefix_result result;
 
@@ -84,7 +84,8 @@ END_TEST
 
 START_TEST(test_a_policy_of_prefixes_drops_the_end_of_a_request_not_its_beginning)
 {
-    /* abcd in 2 blocks leaves ab, which both hit at once; lru has c and d, which are worth nothing. */
+    /* abcd in 2 blocks leaves ab, which both hit at once; lru has c and d, which are worth nothing.
+     */
     static const char *const requests[] = {"abcd", "abcd"};
 
     ck_assert_uint_eq(play("default", 2, requests, 2).hits, 2);

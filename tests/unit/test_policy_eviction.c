@@ -94,8 +94,8 @@ START_TEST(lru_takes_the_page_used_longest_ago)
 }
 END_TEST
 
-/* a b c d, with a and c used: the hand spares a (and forgets its use), takes b, spares c, takes d, and
- * comes round to a. */
+/* a b c d, with a and c used: the hand spares a (and forgets its use), takes b, spares c, takes d,
+ * and comes round to a. */
 START_TEST(sieve_spares_a_used_page_once_and_keeps_its_hand)
 {
     struct script script = script_new("sieve", 4);
@@ -112,8 +112,8 @@ START_TEST(sieve_spares_a_used_page_once_and_keeps_its_hand)
 }
 END_TEST
 
-/* Ten slots: the small queue's share is one. A page used once while small goes on to the main queue; one
- * that was not falls out, is remembered, and comes back into the main queue at once. */
+/* Ten slots: the small queue's share is one. A page used once while small goes on to the main
+ * queue; one that was not falls out, is remembered, and comes back into the main queue at once. */
 START_TEST(s3fifo_filters_pages_used_once_and_remembers_them)
 {
     struct script script = script_new("s3fifo", 10);
@@ -178,8 +178,9 @@ START_TEST(ours_never_takes_a_page_that_a_cached_page_continues)
 END_TEST
 
 /*
- * Two kinds of pages at equal rates: after a short answer a page is used again ten steps later, after a
- * long one never. Once that is learnt, the place goes to the short ones although all are equally young.
+ * Two kinds of pages at equal rates: after a short answer a page is used again ten steps later,
+ * after a long one never. Once that is learnt, the place goes to the short ones although all are
+ * equally young.
  */
 START_TEST(ours_learns_which_pages_come_back)
 {
