@@ -40,6 +40,7 @@ struct arena_page {
     uint32_t generation; /* of the page whose bytes they are */
     uint8_t job;         /* enum arena_page_job */
     bool wanted;         /* the worker waits for it */
+    uint8_t failures;    /* jobs that could not restore it */
 };
 
 struct arena_chunk {

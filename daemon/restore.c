@@ -19,6 +19,8 @@
 #define FILL_CHUNKS LIMIT_FRAME_FDS
 /* A refused one is tried again after this: the pins still wait. */
 #define FILL_PAUSE_NS (50 * NSEC_PER_MSEC)
+/* Jobs that a page may be in before it is given up, each of which outlives several movers. */
+#define TRIES 4
 /* A chunk that the library is about to give back is looked at again after this. */
 #define RETURNING_PAUSE_NS (2 * NSEC_PER_MSEC)
 /* Chunks whose pages are started in one turn. */
@@ -331,8 +333,9 @@ void restore_page_done(struct arena_chunk *chunk, uint32_t page, int error, bool
     uint64_t word;
 
     record->job = ARENA_PAGE_IDLE;
-    if (error == -EAGAIN || error == -ENOMEM)
-        state = ARENA_PAGE_EVICTED; /* never started: it is to be wanted again */
+    /* Never started, or its movers died: the bytes are where they were. It is to be wanted again. */
+    if (error == -EAGAIN || error == -ENOMEM || (error < 0 && ++record->failures < TRIES))
+        state = ARENA_PAGE_EVICTED;
     else if (error < 0 || damaged)
         state = ARENA_PAGE_LOST;
     do {
@@ -358,6 +361,8 @@ void restore_page_done(struct arena_chunk *chunk, uint32_t page, int error, bool
     chunk->wants++;
     if (!list_linked(&chunk->wanted))
         list_append(&chunk->arena->wanted, &chunk->wanted);
+    if (!list_linked(&chunk->arena->wanted_link) && !chunk->arena->dropped)
+        list_append(&hosting_of(chunk->arena)->wanting, &chunk->arena->wanted_link);
 }
 
 void restore_chunk_done(struct arena_chunk *chunk)
