@@ -18,9 +18,9 @@ int pages_init(struct pages *pages, struct arena_worker *worker, uint64_t reques
     *pages = (struct pages){
         .worker = worker,
         .owner = {.tenant = worker->tenant, .worker = worker->params->index, .request = request},
-        .numbers = calloc(MAX(room, (size_t) 1), sizeof(*pages->numbers)),
         .room = room,
     };
+    pages->numbers = calloc(MAX(room, (size_t) 1), sizeof(*pages->numbers));
     return pages->numbers ? 0 : -ENOMEM;
 }
 

@@ -173,12 +173,14 @@ static void reap(struct arena_worker *worker)
 static void wait_event(struct arena_worker *worker, int signal_fd, int start_fd, uint64_t until_ns)
 {
     uint64_t now_ns = clock_now(&clock_monotonic), left_ns = sub_saturate(until_ns, now_ns);
-    struct timespec left = {.tv_sec = (time_t) MIN(left_ns / NSEC_PER_SEC, UINT64_C(3600)),
-        .tv_nsec = (long) (left_ns % NSEC_PER_SEC)};
+    struct timespec left;
     struct pollfd fds[] = {{.fd = signal_fd, .events = POLLIN},
         {.fd = worker->wake_fd, .events = POLLIN}, {.fd = start_fd, .events = POLLIN}};
     eventfd_t ignored;
 
+    left_ns = MIN(left_ns, 3600 * NSEC_PER_SEC);
+    left.tv_sec = (time_t) (left_ns / NSEC_PER_SEC);
+    left.tv_nsec = (long) (left_ns % NSEC_PER_SEC);
     if (ppoll(fds, ARRAY_SIZE(fds), &left, NULL) > 0) {
         if (fds[0].revents != 0)
             arena_stop(worker);
