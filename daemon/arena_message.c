@@ -344,14 +344,17 @@ void on_arena_mapped(struct session *session, const Gmb__ClientMessage *message)
         body->count > arena->table.layout.max_chunks - body->first)
         return;
     for (uint32_t i = body->first; i < body->first + body->count; i++) {
-        struct arena_chunk *chunk;
+        struct arena_chunk *chunk = arena->chunks[i];
 
-        /* What it wasn't granted, it can't have mapped. */
+        if (chunk != NULL && chunk->phase != ARENA_EMPTY)
+            continue;
+        /* What it wasn't granted, it can't have mapped; and an event is a few bytes, whose nonsense
+         * must not cost a look at every index. */
         if (!core_lease_chunk(session->broker->core, arena->lease, i, &number, &generation))
-            continue;
+            break;
         chunk = arena_chunk_get(arena, i);
-        if (chunk == NULL || chunk->phase != ARENA_EMPTY)
-            continue;
+        if (chunk == NULL)
+            break;
         chunk->phase = ARENA_MAPPED;
         chunk->filling = false;
         chunk->due_ns = 0;
