@@ -382,5 +382,5 @@ START_TEST(a_mover_killed_again_and_again_loses_no_page)
 }
 END_TEST
 
-UNIT_MAIN("arena_hostile", a_plan_over_many_pages_lets_others_through,
-    a_mover_killed_again_and_again_loses_no_page, tables_full_of_noise_harm_only_their_owner)
+UNIT_MAIN("arena_hostile", a_mover_killed_again_and_again_loses_no_page,
+    tables_full_of_noise_harm_only_their_owner)
