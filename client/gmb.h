@@ -192,7 +192,9 @@ int gmb_lease_release(gmb_lease *lease);
  *
  * A page is allocated with one reference and no pin. Whoever lets a kernel read or write a page
  * pins it before and unpins it afterwards; a page without pin may be moved to the host tier at any
- * time, and comes back, byte for byte, when it is pinned. Pins and references are counts.
+ * time, and comes back, byte for byte, when it is pinned. Until gmb_page_ready() or gmb_page_wait()
+ * says so nobody may read or write it: its bytes are on their way, or not compared with their
+ * checksum yet. Pins and references are counts.
  *
  * Page functions take n pages at once, may be called by any number of threads at once, make no
  * system call unless they say that they wait or send, and do all or nothing. An arena needs
