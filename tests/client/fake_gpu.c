@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -206,7 +207,7 @@ struct event {
     unsigned stream, number;
 };
 
-static unsigned recorded[FAKE_GPU_STREAMS], passed[FAKE_GPU_STREAMS], events, pushed;
+static atomic_uint recorded[FAKE_GPU_STREAMS], passed[FAKE_GPU_STREAMS], events, pushed;
 
 static CUresult ctx_push(CUcontext context)
 {
@@ -274,7 +275,7 @@ void *fake_gpu_stream(unsigned stream)
 
 void fake_gpu_stream_pass(unsigned stream)
 {
-    passed[stream] = recorded[stream];
+    atomic_store(&passed[stream], atomic_load(&recorded[stream]));
 }
 
 unsigned fake_gpu_events(void)
