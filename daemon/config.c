@@ -87,6 +87,7 @@ static uint64_t capacity_of(const struct config_device *device)
 static void reserve_resolve(struct config_parser *parser)
 {
     struct config *config = parser->config;
+    char total[SIZE_TEXT_MAX];
 
     for (size_t i = 0; i < config->device_count; i++) {
         struct config_device *device = &config->devices[i];
@@ -95,8 +96,8 @@ static void reserve_resolve(struct config_parser *parser)
             device->reserve_bytes = parser->reserve_any;
         if (device->reserve_bytes >= device->total_bytes)
             config_fail(parser, -EINVAL, parser->files[0], 0,
-                "Reserve= takes all of device %zu, which has %llu bytes", i,
-                (unsigned long long) device->total_bytes);
+                "Reserve= takes all of device %zu, which has %s", i,
+                size_format(total, device->total_bytes));
     }
 }
 

@@ -31,7 +31,7 @@ static struct config *load_valid(const char *text)
     return config;
 }
 
-/* Must be refused, at `line`. */
+/* Must be refused, at `line`, or as a whole if that is 0. */
 static void refused(const char *text, unsigned line)
 {
     struct config *config = NULL;
@@ -39,7 +39,10 @@ static void refused(const char *text, unsigned line)
 
     ck_assert_msg(load(text, &config) < 0, "accepted: %s", text);
     ck_assert_ptr_null(config);
-    (void) snprintf(place, sizeof(place), "test.conf:%u: ", line);
+    if (line > 0)
+        (void) snprintf(place, sizeof(place), "test.conf:%u: ", line);
+    else
+        (void) snprintf(place, sizeof(place), "test.conf: ");
     ck_assert_msg(strncmp(error, place, strlen(place)) == 0, "'%s' for '%s'", error, text);
 }
 
