@@ -325,6 +325,15 @@ int config_load_text(const char *name, const char *text, size_t size,
 
 /* ------------------------------------------------------------------ matching */
 
+bool config_tenant_reachable(const struct config *config, uint32_t tenant)
+{
+    for (size_t i = 0; i < config->rule_count; i++) {
+        if (config->rules[i].tenant == tenant)
+            return true;
+    }
+    return false;
+}
+
 static bool rule_matches(const struct config_rule *rule, const struct identity *identity)
 {
     switch (rule->type) {

@@ -91,9 +91,7 @@ static int configuration_load(struct program *program)
         return r;
     }
     log_set_level(options->has_log_level ? options->log_level : program->config->log_level);
-    if (program->config->built_in)
-        log_warning("no [Tenant] is configured: only uid %u may take leases, without limits",
-            (unsigned) geteuid());
+    broker_config_remark(program->config);
     return 0;
 }
 

@@ -57,6 +57,7 @@ START_TEST(a_tenant_without_keys_has_no_limits)
     ck_assert_uint_eq(config->tenants[0].memory[1].high, SIZE_INFINITY);
     ck_assert_uint_eq(config->tenants[0].clients_max, UINT32_MAX);
     ck_assert(!config->built_in);
+    ck_assert(!config_tenant_reachable(config, 0));
     (void) config_free(config);
 }
 END_TEST
@@ -69,6 +70,7 @@ START_TEST(no_tenant_at_all_is_one_for_the_own_user_alone)
     uint32_t tenant;
 
     ck_assert(config->built_in);
+    ck_assert(config_tenant_reachable(config, 0));
     ck_assert_str_eq(config->tenants[0].name, "default");
     ck_assert(config_match(config, &own, &tenant));
     ck_assert(!config_match(config, &other, &tenant));
