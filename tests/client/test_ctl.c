@@ -305,7 +305,7 @@ START_TEST(reload_reads_the_files_or_changes_nothing)
     node_start(&node, 512 * MIB, TENANTS);
     node_configure(&node, "[Tenant chat]\nUser=*\nMemoryMax=32M\n");
     ck_assert_int_eq(ctl("reload"), 0);
-    ck_assert_str_eq(ran.out, "configuration read: revision 2, 1 tenants\n");
+    ck_assert_str_eq(ran.out, "configuration read: revision 2, 1 tenant\n");
     ck_assert_int_eq(memory_max("chat"), 32 * (json_int_t) MIB);
     node_configure(&node, "[Tenant chat]\nUser=*\nMemoryMax=lots\n");
     ck_assert_int_eq(ctl("reload"), 1);
