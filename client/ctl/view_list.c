@@ -8,7 +8,7 @@
 #include "client/ctl/view.h"
 
 static const char *const tenant_headings[] = {"<TENANT", "<DEVICE", "USED", "LEASED", "CACHED",
-    "RELEASING", "ORPHANED", "PEAK", "MIN", "LOW", "HIGH", "MAX", "OVER", "PRIORITY", "WEIGHT",
+    "?RELEASING", "?ORPHANED", "PEAK", "MIN", "?LOW", "?HIGH", "MAX", "?OVER", "PRIORITY", "WEIGHT",
     "CLIENTS", "LEASES", "WAITING", "REVISION"};
 static const char *const client_headings[] = {
     "ID", "<TENANT", "PID", "UID", "<PROGRAM", "<UNIT", "LEASES", "LEASED", "WAITING", "<STATE"};

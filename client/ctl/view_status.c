@@ -9,8 +9,8 @@
 #include "client/ctl/terminal.h"
 #include "client/ctl/view.h"
 
-static const char *const device_headings[] = {"<DEVICE", "<NAME", "TOTAL", "RESERVE", "LEASED",
-    "CACHED", "CLEAN", "RELEASING", "ORPHANED", "OTHERS", "FREE", "<STATE"};
+static const char *const device_headings[] = {"<DEVICE", "<NAME", "TOTAL", "?RESERVE", "LEASED",
+    "CACHED", "?CLEAN", "?RELEASING", "?ORPHANED", "?OTHERS", "FREE", "<STATE"};
 
 static void uuid_cell(struct table *table, const ProtobufCBinaryData *data)
 {
