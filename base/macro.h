@@ -37,6 +37,9 @@
 #define container_of(ptr, type, member)                                                            \
     ((type *) ((char *) (uintptr_t) (ptr) -offsetof(type, member)))
 
+/* For messages: "1 tenant", "2 tenants". */
+#define PLURAL_S(count) ((count) == 1 ? "" : "s")
+
 #define MIN(a, b)                                                                                  \
     ({                                                                                             \
         __typeof__(a) _a = (a);                                                                    \

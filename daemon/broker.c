@@ -439,6 +439,18 @@ static bool reserve_changed(const struct config *a, const struct config *b)
            strcmp(a->control_socket, b->control_socket) != 0;
 }
 
+void broker_config_remark(const struct config *config)
+{
+    if (config->built_in)
+        log_warning("no [Tenant] is configured: only uid %u may take leases, without limits",
+            (unsigned) geteuid());
+    for (uint32_t i = 0; i < config->tenant_count; i++) {
+        if (!config_tenant_reachable(config, i))
+            log_warning("tenant %s has no User=, Group=, Unit= or CGroup=: nobody belongs to it",
+                config->tenants[i].name);
+    }
+}
+
 int broker_reload(struct broker *broker, char error[CONFIG_ERROR_BYTES])
 {
     struct config_device devices[LIMIT_DEVICES];
@@ -456,6 +468,7 @@ int broker_reload(struct broker *broker, char error[CONFIG_ERROR_BYTES])
     }
     if (reserve_changed(broker->config, config))
         log_warning("Reserve=, sockets and times of [Broker] take effect at the next start");
+    broker_config_remark(config);
     (void) config_free(broker->config);
     broker->config = config;
     return 0;

@@ -76,6 +76,8 @@ const struct core_action *broker_ask(struct broker *broker, struct core_event *e
 /* Ends what is doomed and sets the timer. To be called last in every callback of the loop. */
 void broker_settle(struct broker *broker);
 
+/* Logs what is valid and yet seldom meant. */
+void broker_config_remark(const struct config *config);
 /* Reads the configuration again; on failure the old one stays. -errno, with `error`. */
 int broker_reload(struct broker *broker, char error[CONFIG_ERROR_BYTES]) _must_check_;
 /* The core has taken other values of tenants: what the shell keeps of them follows. */

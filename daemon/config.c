@@ -94,6 +94,7 @@ static uint64_t capacity_of(const struct config_device *device)
 static void reserve_resolve(struct config_parser *parser)
 {
     struct config *config = parser->config;
+    char total[SIZE_TEXT_MAX];
 
     for (size_t i = 0; i < config->device_count; i++) {
         struct config_device *device = &config->devices[i];
@@ -102,8 +103,8 @@ static void reserve_resolve(struct config_parser *parser)
             device->reserve_bytes = parser->reserve_any;
         if (device->reserve_bytes >= device->total_bytes)
             config_fail(parser, -EINVAL, parser->files[0], 0,
-                "Reserve= takes all of device %zu, which has %llu bytes", i,
-                (unsigned long long) device->total_bytes);
+                "Reserve= takes all of device %zu, which has %s", i,
+                size_format(total, device->total_bytes));
     }
 }
 
@@ -347,6 +348,15 @@ int config_load_text(const char *name, const char *text, size_t size,
 }
 
 /* ------------------------------------------------------------------ matching */
+
+bool config_tenant_reachable(const struct config *config, uint32_t tenant)
+{
+    for (size_t i = 0; i < config->rule_count; i++) {
+        if (config->rules[i].tenant == tenant)
+            return true;
+    }
+    return false;
+}
 
 static bool rule_matches(const struct config_rule *rule, const struct identity *identity)
 {

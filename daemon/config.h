@@ -69,6 +69,8 @@ int config_load(const char *path, bool required, const struct config_device *dev
 int config_load_text(const char *name, const char *text, size_t size,
     const struct config_device *devices, size_t device_count, struct config **ret,
     char error[CONFIG_ERROR_BYTES]) _must_check_;
+/* Whether a rule leads to the tenant: to one without, no process can ever belong. */
+bool config_tenant_reachable(const struct config *config, uint32_t tenant);
 /* Accepts NULL, returns NULL. */
 struct config *config_free(struct config *config);
 

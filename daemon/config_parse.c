@@ -47,7 +47,10 @@ void config_fail(struct config_parser *parser, int result, const char *file, uns
     (void) vsnprintf(text, sizeof(text), format, args);
     va_end(args);
     parser->result = result;
-    (void) snprintf(parser->error, CONFIG_ERROR_BYTES, "%.200s:%u: %s", file, line, text);
+    if (line > 0)
+        (void) snprintf(parser->error, CONFIG_ERROR_BYTES, "%.200s:%u: %s", file, line, text);
+    else
+        (void) snprintf(parser->error, CONFIG_ERROR_BYTES, "%.200s: %s", file, text);
 }
 
 #define reading_fail(reading, ...)                                                                 \

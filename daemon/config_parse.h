@@ -40,7 +40,7 @@ struct config_parser {
 void config_parse_text(
     struct config_parser *parser, const char *name, const char *text, size_t size);
 
-/* Notes the first error, with its place. */
+/* Notes the first error, with its place; line 0 is the file as a whole. */
 void config_fail(struct config_parser *parser, int result, const char *file, unsigned line,
     const char *format, ...) _printf_(5, 6);
 

@@ -81,8 +81,8 @@ static int assignment_apply(const struct broker *broker, const Gmb__TenantSet *s
     enum config_key key;
 
     if (config_key_parse(assignment->key, &key) < 0) {
-        report_error(
-            report, GMB_STATUS_INVALID, GMB_LIMIT_NONE, "there is no key %s", assignment->key);
+        report_error(report, GMB_STATUS_INVALID, GMB_LIMIT_NONE,
+            "there is no key %s to set; gmbctl --help lists them", assignment->key);
         return -EINVAL;
     }
     if (config_value_parse(key, assignment->value, &value, reason) < 0) {

@@ -91,9 +91,7 @@ static int configuration_load(struct program *program)
         return r;
     }
     log_set_level(options->has_log_level ? options->log_level : program->config->log_level);
-    if (program->config->built_in)
-        log_warning("no [Tenant] is configured: only uid %u may take leases, without limits",
-            (unsigned) geteuid());
+    broker_config_remark(program->config);
     return 0;
 }
 
@@ -160,8 +158,12 @@ static int program_start(struct program *program)
 
 static int program_run(struct program *program)
 {
-    log_notice("ready: driver %s, %zu devices, %zu tenants", gpu_driver_name(program->gpu->driver),
-        program->gpu->device_count, program->broker->config->tenant_count);
+    size_t devices = program->gpu->device_count;
+    size_t tenants = program->broker->config->tenant_count;
+
+    log_notice("ready: driver %s, %zu device%s, %zu tenant%s",
+        gpu_driver_name(program->gpu->driver), devices, PLURAL_S(devices), tenants,
+        PLURAL_S(tenants));
     (void) sd_notify(0, "READY=1\nSTATUS=Running");
     if (event_base_dispatch(program->base) < 0) {
         log_error("the event loop failed: %s", strerror(errno));
@@ -182,7 +184,8 @@ int main(int argc, char **argv)
     if (r == 0)
         r = configuration_load(&program);
     if (r == 0 && program.options.check_config) {
-        (void) printf("the configuration is valid: %zu tenants\n", program.config->tenant_count);
+        (void) printf("the configuration is valid: %zu tenant%s\n", program.config->tenant_count,
+            PLURAL_S(program.config->tenant_count));
     } else if (r == 0) {
         r = program_start(&program);
         if (r == 0)

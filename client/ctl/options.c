@@ -15,6 +15,8 @@
 #define SOCKET_DEFAULT "/run/gmbd/control.sock"
 /* As many as one request may carry: see proto/wire.c. */
 #define ASSIGNMENTS_MAX 64
+/* Of an argument in a message; what is longer is cut. */
+#define WORD_BYTES 65
 
 static const char *const command_names[] = {
     [COMMAND_STATUS] = "status",
@@ -162,12 +164,21 @@ static bool fits(const char *text, size_t bytes)
     return strcmp(clean, text) == 0;
 }
 
+/* An argument as it may stand in a message. */
+static const char *word(char shown[WORD_BYTES], const char *text)
+{
+    text_clean(shown, WORD_BYTES, text);
+    return shown;
+}
+
 static int set_parse(int count, char **words, struct options *options, enum exit_status *ret_status)
 {
+    char shown[WORD_BYTES];
+
     if (count < 2)
         return usage_error(ret_status, "set takes a tenant and at least one KEY=VALUE");
     if (!fits(words[0], LIMIT_NAME_BYTES))
-        return usage_error(ret_status, "this can't be the name of a tenant");
+        return usage_error(ret_status, "%s can't be the name of a tenant", word(shown, words[0]));
     if (count - 1 > ASSIGNMENTS_MAX)
         return usage_error(ret_status, "set takes at most %d assignments", ASSIGNMENTS_MAX);
     options->tenant = words[0];
@@ -178,7 +189,7 @@ static int set_parse(int count, char **words, struct options *options, enum exit
 
         if (equals == NULL || equals == words[i] || equals - words[i] > LIMIT_NAME_BYTES ||
             !fits(words[i], LIMIT_TEXT_BYTES))
-            return usage_error(ret_status, "argument %d is no KEY=VALUE", i + 1);
+            return usage_error(ret_status, "%s is no KEY=VALUE", word(shown, words[i]));
     }
     return 0;
 }
@@ -211,6 +222,7 @@ static int drain_parse(
 static int command_parse(
     int count, char **words, struct options *options, enum exit_status *ret_status)
 {
+    char shown[WORD_BYTES];
     size_t i = 0;
 
     if (count == 0)
@@ -218,7 +230,7 @@ static int command_parse(
     while (i < COMMAND_MAX && strcmp(command_names[i], words[0]) != 0)
         i++;
     if (i == COMMAND_MAX)
-        return usage_error(ret_status, "there is no such command");
+        return usage_error(ret_status, "there is no command %s", word(shown, words[0]));
     options->command = (enum command) i;
     if (options->command == COMMAND_RECLAIM || options->command == COMMAND_EVICT)
         return move_parse(count - 1, words + 1, options, ret_status);

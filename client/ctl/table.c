@@ -113,17 +113,40 @@ static bool left_aligned(const struct table *table, size_t column)
     return table->headings[column][0] == '<';
 }
 
+static bool left_out_if_empty(const struct table *table, size_t column)
+{
+    return table->headings[column][0] == '?';
+}
+
 static const char *heading(const struct table *table, size_t column)
 {
-    return table->headings[column] + (left_aligned(table, column) ? 1 : 0);
+    bool marked = left_aligned(table, column) || left_out_if_empty(table, column);
+
+    return table->headings[column] + (marked ? 1 : 0);
+}
+
+/* In columns of the terminal; 0 for what is left out. */
+static size_t column_width(const struct table *table, size_t column)
+{
+    bool empty = true;
+    size_t width = terminal_width(heading(table, column));
+
+    for (size_t i = column; i < table->count; i += table->columns) {
+        empty = empty && strcmp(table->cells[i].text, "-") == 0;
+        width = MAX(width, terminal_width(table->cells[i].text));
+    }
+    return empty && left_out_if_empty(table, column) ? 0 : width;
 }
 
 static void cell_print(const struct table *table, size_t column, const char *text, const char *code,
     size_t width, FILE *to)
 {
-    size_t padding = width - terminal_width(text);
     bool left = left_aligned(table, column), last = column + 1 == table->columns;
+    size_t padding;
 
+    if (width == 0)
+        return;
+    padding = width - terminal_width(text);
     if (!left)
         (void) fprintf(to, "%*s", (int) padding, "");
     (void) fprintf(to, "%s%s%s", code, text, code[0] != '\0' ? "\x1b[0m" : "");
@@ -140,12 +163,7 @@ int table_print(const struct table *table, FILE *to, bool colour)
     if (table == NULL || table->failed)
         return -ENOMEM;
     for (size_t i = 0; i < table->columns; i++)
-        widths[i] = terminal_width(heading(table, i));
-    for (size_t i = 0; i < table->count; i++) {
-        size_t *width = &widths[i % table->columns];
-
-        *width = MAX(*width, terminal_width(table->cells[i].text));
-    }
+        widths[i] = column_width(table, i);
     for (size_t i = 0; i < table->columns; i++)
         cell_print(table, i, heading(table, i), colour ? "\x1b[1m" : "", widths[i], to);
     for (size_t i = 0; i < table->count; i++) {

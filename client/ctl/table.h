@@ -12,7 +12,11 @@ struct table;
 
 enum style { STYLE_PLAIN, STYLE_GOOD, STYLE_WARNING, STYLE_ALARM, STYLE_MAX };
 
-/* One heading for each column, borrowed; one that starts with `<` is left-aligned, without it. */
+/*
+ * One heading for each column, borrowed. One that starts with `<` is left-aligned, one that starts
+ * with `?` is left out while every row has `-` there; both without the sign. The last one may not
+ * be left out.
+ */
 struct table *table_new(const char *const *headings, size_t columns);
 /* Accepts NULL; returns NULL. */
 struct table *table_free(struct table *table);

@@ -8,8 +8,8 @@
 #include "client/ctl/view.h"
 
 static const char *const tenant_headings[] = {"<TENANT", "<DEVICE", "USED", "LEASED", "CACHED",
-    "RELEASING", "ORPHANED", "PEAK", "MIN", "LOW", "HIGH", "MAX", "OVER", "EVICTED", "PRIORITY",
-    "WEIGHT", "CLIENTS", "LEASES", "WAITING", "REVISION"};
+    "?RELEASING", "?ORPHANED", "PEAK", "MIN", "?LOW", "?HIGH", "MAX", "?OVER", "?EVICTED",
+    "PRIORITY", "WEIGHT", "CLIENTS", "LEASES", "WAITING", "REVISION"};
 static const char *const client_headings[] = {
     "ID", "<TENANT", "PID", "UID", "<PROGRAM", "<UNIT", "LEASES", "LEASED", "WAITING", "<STATE"};
 static const char *const lease_headings[] = {

@@ -9,8 +9,8 @@
 #include "client/ctl/terminal.h"
 #include "client/ctl/view.h"
 
-static const char *const device_headings[] = {"<DEVICE", "<NAME", "TOTAL", "RESERVE", "LEASED",
-    "CACHED", "CLEAN", "RELEASING", "ORPHANED", "OTHERS", "FREE", "TIER", "<STATE"};
+static const char *const device_headings[] = {"<DEVICE", "<NAME", "TOTAL", "?RESERVE", "LEASED",
+    "CACHED", "?CLEAN", "?RELEASING", "?ORPHANED", "?OTHERS", "FREE", "?TIER", "<STATE"};
 
 static void uuid_cell(struct table *table, const ProtobufCBinaryData *data)
 {
@@ -65,8 +65,9 @@ int view_status(const struct view *view, const Gmb__Status *status)
         return -ENOMEM;
     (void) fprintf(view->to, "gmbd %s, driver %s, up %s, configuration revision %" PRIu64 "\n",
         version, status->driver, duration_format(uptime, status->uptime_ns), status->revision);
-    (void) fprintf(view->to, "%u tenants, %u clients, %u leases, %u requests waiting\n",
-        status->tenants, status->clients, status->leases, status->waiting);
+    (void) fprintf(view->to, "%u tenant%s, %u client%s, %u lease%s, %u request%s waiting\n",
+        status->tenants, PLURAL_S(status->tenants), status->clients, PLURAL_S(status->clients),
+        status->leases, PLURAL_S(status->leases), status->waiting, PLURAL_S(status->waiting));
     (void) fprintf(view->to,
         "%" PRIu64 " requests granted, %" PRIu64 " refused, %" PRIu64 " timed out\n\n",
         status->granted_total, status->refused_total, status->timed_out_total);
@@ -97,7 +98,7 @@ int view_changed(const struct view *view, const char *tenant, const Gmb__TenantC
 
 int view_reloaded(const struct view *view, const Gmb__Reloaded *reloaded)
 {
-    (void) fprintf(view->to, "configuration read: revision %" PRIu64 ", %u tenants\n",
-        reloaded->revision, reloaded->tenants);
+    (void) fprintf(view->to, "configuration read: revision %" PRIu64 ", %u tenant%s\n",
+        reloaded->revision, reloaded->tenants, PLURAL_S(reloaded->tenants));
     return ferror(view->to) ? -EIO : 0;
 }

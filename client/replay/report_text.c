@@ -17,10 +17,12 @@ void report_print_choices(FILE *file, const struct run *run)
     const struct options *options = run->options;
     char chunk[SIZE_TEXT_MAX], device[SIZE_TEXT_MAX], pooled[SIZE_TEXT_MAX], kv[SIZE_TEXT_MAX];
 
-    fprintf(file, "trace     %s (%s), %zu requests over %.0f s\n",
-        options->trace ? options->trace : "generated", trace_format_name(run->trace->format),
-        run->trace->count, (double) run->trace->duration_ns / (double) NSEC_PER_SEC);
-    fprintf(file, "workers   %u tenants, %u processes\n", run->tenants->count, run->workers);
+    fprintf(file, "trace     %s%s%s%s, %zu requests over %.0f s\n",
+        options->trace ? options->trace : "", options->trace ? " (" : "",
+        trace_format_name(run->trace->format), options->trace ? ")" : "", run->trace->count,
+        (double) run->trace->duration_ns / (double) NSEC_PER_SEC);
+    fprintf(file, "workers   %u tenant%s, %u process%s\n", run->tenants->count,
+        PLURAL_S(run->tenants->count), run->workers, run->workers == 1 ? "" : "es");
     fprintf(file, "model     %s of KV a token, prefill %g tokens/s, decode %g tokens/s a request\n",
         size_format(kv, options->kv_bytes_per_token), sizing->model.prefill_rate,
         sizing->model.decode_rate);

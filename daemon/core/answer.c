@@ -131,6 +131,18 @@ static void text_append(char text[LIMIT_TEXT_BYTES], const char *more)
     (void) snprintf(text + length, LIMIT_TEXT_BYTES - length, "%s", more);
 }
 
+/* Without this, what can never be had looks less than the limit says. */
+static void text_append_held(char text[LIMIT_TEXT_BYTES], const struct lease *lease)
+{
+    char held[SIZE_TEXT_MAX], more[SIZE_TEXT_MAX + 32];
+
+    if (lease->count == 0)
+        return;
+    (void) snprintf(more, sizeof(more), "; the lease has %s already",
+        size_format(held, lease->count * lease->chunk_bytes));
+    text_append(text, more);
+}
+
 void answer_request_refuse(struct core *core, const struct request *request, enum gmb_status status)
 {
     struct account *account = request->lease->account;
@@ -159,6 +171,8 @@ void answer_request_refuse(struct core *core, const struct request *request, enu
     text_append(action->refuse.text, refusal_prefix(status));
     length = strlen(action->refuse.text);
     refusal_write(action->refuse.text + length, sizeof(action->refuse.text) - length, &r, request);
+    if (r.never)
+        text_append_held(action->refuse.text, request->lease);
     if (status == GMB_STATUS_TIMED_OUT)
         text_append(action->refuse.text, "; its time to wait is over");
     core->refused++;

@@ -119,6 +119,16 @@ static CUresult init_refuse(const char *text, CUresult result)
     return result;
 }
 
+static CUresult permission_refuse(void)
+{
+    char text[SIM_DIR_BYTES + 96];
+
+    (void) snprintf(text, sizeof(text),
+        "no permission for the state directory %s: owner and mode say who may take part",
+        process.config.dir);
+    return init_refuse(text, CUDA_ERROR_NO_DEVICE);
+}
+
 static CUresult init_ledger(void)
 {
     _cleanup_(ledger_closep) struct ledger *ledger = NULL;
@@ -134,7 +144,7 @@ static CUresult init_ledger(void)
         return init_refuse(
             "the state directory is another version's", CUDA_ERROR_SYSTEM_DRIVER_MISMATCH);
     if (r == -EACCES || r == -EPERM)
-        return init_refuse("no permission for the state directory", CUDA_ERROR_NO_DEVICE);
+        return permission_refuse();
     if (r < 0)
         return sim_error(r);
     ledger_hardware(ledger, &process.config.hardware);

@@ -99,6 +99,27 @@ static void table_is(struct table *table, bool colour, const char *expected)
     free(text);
 }
 
+START_TEST(a_column_is_left_out_only_while_all_of_it_is_empty)
+{
+    static const char *const headings[] = {"<NAME", "?LOST", "FREE"};
+    struct table *table = table_new(headings, 3);
+
+    table_is(table, false, "NAME  FREE\n");
+    for (unsigned i = 0; i < 2; i++) {
+        table_cell(table, STYLE_PLAIN, "row%u", i);
+        table_size(table, STYLE_ALARM, 0);
+        table_size(table, STYLE_PLAIN, 0);
+    }
+    table_is(table, false, "NAME  FREE\nrow0     -\nrow1     -\n");
+    table_cell(table, STYLE_PLAIN, "row2");
+    table_size(table, STYLE_ALARM, 1024);
+    table_size(table, STYLE_PLAIN, 1024);
+    table_is(
+        table, false, "NAME  LOST  FREE\nrow0     -     -\nrow1     -     -\nrow2    1K    1K\n");
+    ck_assert_ptr_null(table_free(table));
+}
+END_TEST
+
 START_TEST(columns_are_aligned_and_nothing_trails)
 {
     static const char *const headings[] = {"<NAME", "SIZE", "USE", "<STATE"};
@@ -143,4 +164,4 @@ END_TEST
 
 UNIT_MAIN("client text", text_is_cut_at_whole_characters, spans_have_their_two_largest_units,
     terminal_sees_no_controls_and_no_reversals, columns_are_aligned_and_nothing_trails,
-    files_get_no_colour)
+    a_column_is_left_out_only_while_all_of_it_is_empty, files_get_no_colour)

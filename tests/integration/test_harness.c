@@ -39,13 +39,15 @@ START_TEST(a_kept_chunk_is_noticed_as_missing_memory)
 
     harness_start(&harness, NULL);
     raw_connect(&raw, &harness);
-    harness.base_fds = harness_open_fds(harness.pid); /* the connection is no leak here */
+    /* The connection's socket and pidfd are no leak here. They are known, not counted: the broker
+     * may not have closed yet what the harness asked it by. */
+    harness.base_fds += 2;
     lease = raw_expect_lease(&raw, raw_lease(&raw, HARNESS_CHUNK, HARNESS_CHUNK, 0), 1);
     ck_assert_uint_eq(harness_free_bytes(&harness), HARNESS_MEMORY - HARNESS_CHUNK);
     ck_assert(!harness_settled(&harness, 300, reason));
     raw_expect_done(&raw, raw_release(&raw, lease));
     harness_settle(&harness);
-    harness.base_fds -= 2; /* socket and pidfd */
+    harness.base_fds -= 2;
     raw_close(&raw);
     harness_stop(&harness);
 }

@@ -69,6 +69,25 @@ START_TEST(memory_max_gives_its_last_byte_and_no_more)
 }
 END_TEST
 
+START_TEST(what_a_lease_can_never_gain_is_told_with_what_it_has)
+{
+    const struct core_action *answer;
+    uint64_t lease;
+
+    start(GIB);
+    chat_limits()->max = 100 * MIB;
+    reconfigure();
+    lease = world_lease(&world, chat, 98 * MIB);
+    answer = assert_refused(chat, world_grow(&world, chat, lease, 4 * MIB, 0),
+        GMB_STATUS_OVER_LIMIT, GMB_LIMIT_MEMORY_MAX);
+    ck_assert_str_eq(answer->refuse.text,
+        "tenant chat: MemoryMax=100M on device 0 can never give more than 2M, 4M requested; the "
+        "lease has 98M already");
+    (void) assert_granted(chat, world_grow(&world, chat, lease, 2 * MIB, 0));
+    world_done(&world);
+}
+END_TEST
+
 START_TEST(a_permanent_refusal_is_never_called_a_temporary_one)
 {
     start(64 * MIB);
@@ -243,7 +262,9 @@ END_TEST
 
 UNIT_MAIN("core_limits", two_requests_for_the_last_bytes_only_one_is_admitted,
     two_requests_below_memory_max_only_together_above_it,
-    memory_max_gives_its_last_byte_and_no_more, a_permanent_refusal_is_never_called_a_temporary_one,
+    memory_max_gives_its_last_byte_and_no_more,
+    what_a_lease_can_never_gain_is_told_with_what_it_has,
+    a_permanent_refusal_is_never_called_a_temporary_one,
     memory_min_is_grantable_however_much_others_use, free_memory_is_never_more_than_there_is,
     clients_max_is_exact, a_tenant_with_many_clients_leaves_places_to_others,
     leases_max_counts_what_is_asked_for_too, a_client_has_at_most_1024_requests_waiting,

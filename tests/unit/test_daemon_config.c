@@ -31,7 +31,7 @@ static struct config *load_valid(const char *text)
     return config;
 }
 
-/* Must be refused, at `line`. */
+/* Must be refused, at `line`, or as a whole if that is 0. */
 static void refused(const char *text, unsigned line)
 {
     struct config *config = NULL;
@@ -39,7 +39,10 @@ static void refused(const char *text, unsigned line)
 
     ck_assert_msg(load(text, &config) < 0, "accepted: %s", text);
     ck_assert_ptr_null(config);
-    (void) snprintf(place, sizeof(place), "test.conf:%u: ", line);
+    if (line > 0)
+        (void) snprintf(place, sizeof(place), "test.conf:%u: ", line);
+    else
+        (void) snprintf(place, sizeof(place), "test.conf: ");
     ck_assert_msg(strncmp(error, place, strlen(place)) == 0, "'%s' for '%s'", error, text);
 }
 
@@ -54,6 +57,7 @@ START_TEST(a_tenant_without_keys_has_no_limits)
     ck_assert_uint_eq(config->tenants[0].memory[1].high, SIZE_INFINITY);
     ck_assert_uint_eq(config->tenants[0].clients_max, UINT32_MAX);
     ck_assert(!config->built_in);
+    ck_assert(!config_tenant_reachable(config, 0));
     (void) config_free(config);
 }
 END_TEST
@@ -66,6 +70,7 @@ START_TEST(no_tenant_at_all_is_one_for_the_own_user_alone)
     uint32_t tenant;
 
     ck_assert(config->built_in);
+    ck_assert(config_tenant_reachable(config, 0));
     ck_assert_str_eq(config->tenants[0].name, "default");
     ck_assert(config_match(config, &own, &tenant));
     ck_assert(!config_match(config, &other, &tenant));
