@@ -24,6 +24,7 @@ enum stage {
     STAGE_LOWER_PRIORITY,
     STAGE_BELOW_MIN_ABOVE_LOW, /* the requester's MemoryMin, the giver's MemoryLow */
     STAGE_BELOW_MIN,
+    STAGE_OWN, /* the requester's own, below its MemoryMin too */
     STAGE_MAX
 };
 
@@ -33,7 +34,7 @@ static const char *const reason_names[] = {
     [RECLAIM_ABOVE_LOW] = "above MemoryLow",
     [RECLAIM_LOWER_PRIORITY] = "lower priority",
     [RECLAIM_BELOW_MIN] = "requester below MemoryMin",
-    [RECLAIM_OWN] = "own MemoryMax",
+    [RECLAIM_OWN] = "its own",
     [RECLAIM_OPERATOR] = "operator",
 };
 static_assert(ARRAY_SIZE(reason_names) == RECLAIM_REASON_MAX, "one name for each reason");
@@ -187,10 +188,20 @@ static bool goes_before(const struct plan *plan, const struct giver *giver)
            gives_for_itself(plan, giver);
 }
 
+/* What the requester itself gives below its MemoryMin is the last resort: all the same, it comes
+ * back to it with the grant, and cold pages of its own must not keep it from what it needs now. */
+static bool lends_to_itself(const struct plan *plan, const struct giver *giver)
+{
+    return giver->row == plan->beneficiary && !gives_for_itself(plan, giver) &&
+           sub_saturate(giver->used, giver->row->min) < plan->chunks[giver->heap[0].row].bytes;
+}
+
 static bool may_give(const struct plan *plan, const struct giver *giver, enum stage stage)
 {
     if (giver->count == 0)
         return false;
+    if (lends_to_itself(plan, giver) && !plan->request->whole_device)
+        return stage == STAGE_OWN;
     switch (stage) {
     case STAGE_EMPTY:
         return plan->chunks[giver->heap[0].row].resident == 0;
@@ -204,6 +215,8 @@ static bool may_give(const struct plan *plan, const struct giver *giver, enum st
         return guarantee_lacks(plan) && giver->used > giver->row->low;
     case STAGE_BELOW_MIN:
         return guarantee_lacks(plan);
+    case STAGE_OWN:
+        return giver->row == plan->beneficiary;
     case STAGE_MAX:
         break;
     }
@@ -224,6 +237,8 @@ static enum reclaim_reason reason_of(
         return RECLAIM_ABOVE_LOW;
     case STAGE_LOWER_PRIORITY:
         return gives_for_itself(plan, giver) ? RECLAIM_OWN : RECLAIM_LOWER_PRIORITY;
+    case STAGE_OWN:
+        return RECLAIM_OWN;
     case STAGE_BELOW_MIN_ABOVE_LOW:
     case STAGE_BELOW_MIN:
     case STAGE_MAX:
@@ -249,7 +264,7 @@ static void giver_give(struct plan *plan, struct giver *giver, enum stage stage)
 {
     struct candidate first = giver->heap[0];
     const struct reclaim_chunk *chunk = &plan->chunks[first.row];
-    bool bound = !plan->request->whole_device && !gives_for_itself(plan, giver);
+    bool bound = !plan->request->whole_device && giver->row != plan->beneficiary;
     uint32_t drop;
 
     candidate_drop(giver);

@@ -10,7 +10,9 @@
  * for a requester below its MemoryMin and only as far as that reaches, of anybody. Within each,
  * lower priority first. Nobody is brought below its MemoryMin: what it gave would be promised to it
  * anew. Nothing but empty chunks is taken from a tenant of higher priority than the requester
- * unless that tenant is above its MemoryHigh or the requester is below its MemoryMin.
+ * unless that tenant is above its MemoryHigh or the requester is below its MemoryMin. Last come the
+ * requester's own cold pages, below its MemoryMin too: what they leave is its own again, and without
+ * them what is guaranteed to it could fill up with what it doesn't use.
  *
  * Among equals, whoever was told to degrade and did not gives first, then whoever has most for its
  * weight. Within a tenant, the chunk that is cheapest to empty (see `score`).
@@ -52,7 +54,7 @@ enum reclaim_reason {
     RECLAIM_ABOVE_LOW,
     RECLAIM_LOWER_PRIORITY, /* protected by MemoryLow, but the requester goes before it */
     RECLAIM_BELOW_MIN,      /* for a requester below its guarantee */
-    RECLAIM_OWN, /* its own MemoryMax asks for it, though MemoryLow protects it from others */
+    RECLAIM_OWN, /* of the requester itself, though it is protected from others */
     RECLAIM_OPERATOR,
     RECLAIM_REASON_MAX
 };
