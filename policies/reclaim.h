@@ -54,7 +54,7 @@ enum reclaim_reason {
     RECLAIM_ABOVE_LOW,
     RECLAIM_LOWER_PRIORITY, /* protected by MemoryLow, but the requester goes before it */
     RECLAIM_BELOW_MIN,      /* for a requester below its guarantee */
-    RECLAIM_OWN, /* of the requester itself, though it is protected from others */
+    RECLAIM_OWN,            /* of the requester itself, though it is protected from others */
     RECLAIM_OPERATOR,
     RECLAIM_REASON_MAX
 };
