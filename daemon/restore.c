@@ -333,7 +333,7 @@ void restore_page_done(struct arena_chunk *chunk, uint32_t page, int error, bool
     uint64_t word;
 
     record->job = ARENA_PAGE_IDLE;
-    /* Never started, or its movers died: the bytes are where they were. It is to be wanted again. */
+    /* Never started, or its movers died: the bytes are where they were, to be wanted again. */
     if (error == -EAGAIN || error == -ENOMEM || (error < 0 && ++record->failures < TRIES))
         state = ARENA_PAGE_EVICTED;
     else if (error < 0 || damaged)

@@ -11,8 +11,8 @@
  * lower priority first. Nobody is brought below its MemoryMin: what it gave would be promised to it
  * anew. Nothing but empty chunks is taken from a tenant of higher priority than the requester
  * unless that tenant is above its MemoryHigh or the requester is below its MemoryMin. Last come the
- * requester's own cold pages, below its MemoryMin too: what they leave is its own again, and without
- * them what is guaranteed to it could fill up with what it doesn't use.
+ * requester's own cold pages, below its MemoryMin too: what they leave is its own again, and
+ * without them what is guaranteed to it could fill up with what it doesn't use.
  *
  * Among equals, whoever was told to degrade and did not gives first, then whoever has most for its
  * weight. Within a tenant, the chunk that is cheapest to empty (see `score`).
