@@ -175,6 +175,7 @@ int arena_bind(struct arena *arena, core_id lease)
     list_append(&client->arenas, &arena->client_link);
     list_append(&broker->hosting[arena->device]->arenas, &arena->device_link);
     client->arena_count++;
+    broker->hosting[arena->device]->arena_count++;
     client->arena_chunks += arena->table.layout.max_chunks;
     return 0;
 }
@@ -182,10 +183,13 @@ int arena_bind(struct arena *arena, core_id lease)
 void arena_drop(struct arena *arena)
 {
     struct client *client = client_find(arena->broker, arena->client);
+    struct hosting *hosting = arena->broker->hosting[arena->device];
 
     if (arena->dropped)
         return;
     arena->dropped = true;
+    if (--hosting->arena_count == 0 && hosting->mover != NULL)
+        mover_keep(hosting->mover, false);
     (void) tdelete(arena, &arena->broker->arenas, lease_compare);
     if (client != NULL) {
         client->arena_count--;

@@ -338,6 +338,7 @@ void on_arena_mapped(struct session *session, const Gmb__ClientMessage *message)
 {
     const Gmb__ArenaMapped *body = message->arena_mapped;
     struct arena *arena = arena_of(session, body->lease);
+    struct hosting *hosting;
     uint32_t number, generation;
 
     if (arena == NULL || body->first >= arena->table.layout.max_chunks ||
@@ -359,8 +360,11 @@ void on_arena_mapped(struct session *session, const Gmb__ClientMessage *message)
         chunk->filling = false;
         chunk->due_ns = 0;
     }
+    hosting = session->broker->hosting[arena->device];
+    if (hosting->mover != NULL)
+        mover_keep(hosting->mover, true);
     if (list_linked(&arena->wanted_link))
-        hosting_kick(session->broker->hosting[arena->device]);
+        hosting_kick(hosting);
 }
 
 void on_page_want(struct session *session, const Gmb__ClientMessage *message)

@@ -25,6 +25,7 @@ struct hosting {
     struct tier *tier;           /* NULL: HostTier=0 */
     struct mover_control *mover; /* NULL: the same */
     struct event *turn;
+    uint32_t arena_count; /* that are bound and not dropped */
     struct list arenas;   /* struct arena.device_link */
     struct list closing;  /* struct arena_chunk.link: waits for its turn to be emptied */
     struct list unsent;   /* … is empty, and its worker not told yet */

@@ -295,6 +295,15 @@ bool mover_forget(struct mover_control *control, uint32_t number, uint32_t gener
     return true;
 }
 
+void mover_keep(struct mover_control *control, bool keep)
+{
+    if (control->keep == keep)
+        return;
+    control->keep = keep;
+    control->dismissed = !keep;
+    settle_soon(control);
+}
+
 void mover_stats_get(const struct mover_control *control, struct mover_stats *ret)
 {
     *ret = control->stats;

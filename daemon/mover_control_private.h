@@ -45,6 +45,9 @@ struct mover_control {
     uint64_t hold_until_ns; /* no suspect is sent before */
     uint64_t deadline_ns;   /* of what the state waits for */
     uint64_t idle_at_ns;    /* when the mover is ended if nothing comes */
+    bool keep;              /* also without work … */
+    bool dismissed;         /* … and no longer: it ends with the work that is left */
+    uint64_t keep_at_ns;    /* without work none is started before */
     uint64_t trim_at_ns;    /* CLOCK_NEVER: the tier has nothing to give back */
     struct event *read_event, *write_event, *exit_event, *timer;
     struct mover_stats stats;

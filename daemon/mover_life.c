@@ -18,6 +18,8 @@
 #define END_NS NSEC_PER_SEC
 /* Slabs given back to the kernel before others get their turn on the loop. */
 #define TRIM_SLABS 2
+/* One that dies without work is replaced without hurry, and costs those with work nothing. */
+#define KEEP_PAUSE_NS NSEC_PER_SEC
 
 static void text_set(struct mover_control *control, const char *what, const char *why)
 {
@@ -70,6 +72,7 @@ static int process_start(struct mover_control *control)
     if (r < 0)
         return r;
     control->stats.starts++;
+    control->dismissed = control->dismissed && control->queued == 0;
     control->state = MOVER_STATE_STARTING;
     control->deadline_ns = add_saturate(control_now(control), control->options.hello_ns);
     r = conn_new_consume(socket, &control->conn);
@@ -88,12 +91,19 @@ static void start_failed(struct mover_control *control)
         dispatch_give_up(control, -EIO, control->last_text);
 }
 
+/* When a mover is to be started; CLOCK_NEVER while none is wanted. */
+static uint64_t start_due(const struct mover_control *control)
+{
+    if (control->queued > 0)
+        return control->start_at_ns;
+    return control->keep ? MAX(control->start_at_ns, control->keep_at_ns) : CLOCK_NEVER;
+}
+
 void life_start_if_due(struct mover_control *control)
 {
     int r;
 
-    if (control->state != MOVER_STATE_NONE || control->queued == 0 ||
-        control_now(control) < control->start_at_ns)
+    if (control->state != MOVER_STATE_NONE || control_now(control) < start_due(control))
         return;
     control->trim_at_ns = CLOCK_NEVER;
     r = process_start(control);
@@ -155,7 +165,9 @@ static void died(struct mover_control *control)
         log_warning("%s", control->last_text);
     log_warning("the mover %s", text);
     dispatch_recall(control);
-    backoff_add(control);
+    if (control->queued > 0 || control->failed_starts > 0)
+        backoff_add(control);
+    control->keep_at_ns = add_saturate(control_now(control), KEEP_PAUSE_NS);
     if (control->failed_starts >= MOVER_ATTEMPTS)
         dispatch_give_up(control, -EIO, control->last_text);
     control->last_text[0] = '\0';
@@ -222,15 +234,15 @@ uint64_t life_tick(struct mover_control *control)
 
     if (now >= control->deadline_ns)
         deadline_passed(control);
-    if (!idle)
+    if (!idle || control->keep)
         control->idle_at_ns = add_saturate(now, control->options.idle_ns);
-    else if (now >= control->idle_at_ns)
+    else if (control->dismissed || now >= control->idle_at_ns)
         life_end(control);
     tier_shrink(control, now);
-    if (idle && control->state == MOVER_STATE_READY)
+    if (idle && !control->keep && control->state == MOVER_STATE_READY)
         next = control->idle_at_ns;
-    if (control->state == MOVER_STATE_NONE && control->queued > 0)
-        next = MIN(next, control->start_at_ns);
+    if (control->state == MOVER_STATE_NONE)
+        next = MIN(next, start_due(control));
     if (control->state == MOVER_STATE_NONE)
         next = MIN(next, control->trim_at_ns);
     if (control->state == MOVER_STATE_READY && control->in_flight == 0 &&

@@ -73,6 +73,13 @@ int bench_fragmentation(struct bench_row *rows, size_t max);
 int bench_policy_decision(struct bench_row *rows, size_t max);
 
 /*
+ * `reclaim_latency_2M`, `_32M`, `_256M`: ms from a request that waits on a device full of cold pages
+ * to its last chunk, through a real gmbd, mover and worker; medians, and with `_p99` the 99th
+ * percentile. The floor is one memcpy of as many bytes.
+ */
+int bench_reclaim_latency(struct bench_row *rows, size_t max);
+
+/*
  * `reclaim_plan`: ms for a plan that takes all of 100,000 chunks of 64 tenants; the floor is the 50
  * ms for which the broker may not look up.
  */

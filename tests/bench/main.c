@@ -19,6 +19,7 @@ static int (*const benches[])(struct bench_row *rows, size_t max) = {
     bench_core_step_scaling,
     bench_policy_decision,
     bench_reclaim_plan,
+    bench_reclaim_latency,
     bench_mover_bandwidth,
     bench_page_alloc_free,
     bench_fragmentation,

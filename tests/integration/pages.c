@@ -109,6 +109,15 @@ void pages_check(struct pages *pages, uint32_t first, uint32_t count, uint32_t s
     free(found);
 }
 
+void pages_restore(struct pages *pages)
+{
+    int r = gmb_page_pin(pages->arena, pages->count, pages->pages);
+
+    ck_assert_msg(r == GMB_PIN_READY || r == GMB_PIN_WAITING, "pin: %d", r);
+    need(gmb_page_wait(pages->arena, pages->count, pages->pages, WAIT_NS), "wait");
+    need(gmb_page_unpin(pages->arena, pages->count, pages->pages), "unpin");
+}
+
 struct gmb_arena_stats pages_stats(const struct pages *pages)
 {
     struct gmb_arena_stats stats = {.size = sizeof(stats)};

@@ -7,7 +7,7 @@
 #include "client/gmb.h"
 #include "tests/integration/harness.h"
 
-#define PAGES_MAX 4096
+#define PAGES_MAX 8192
 
 struct pages {
     gmb_session *session;
@@ -28,8 +28,8 @@ void pages_close(struct pages *pages);
 void pages_fill(struct pages *pages, uint32_t count);
 /* Pins, waits, compares and unpins pages [first, first + count), by `step` at once. */
 void pages_check(struct pages *pages, uint32_t first, uint32_t count, uint32_t step);
-/* Writes page `index` again, with other bytes that pages_check() then expects. */
-void pages_rewrite(struct pages *pages, uint32_t index);
+/* Pins all pages, waits until they are resident, and unpins them. */
+void pages_restore(struct pages *pages);
 
 struct gmb_arena_stats pages_stats(const struct pages *pages);
 /* Until so many pages lie in the host tier. */
