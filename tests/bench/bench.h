@@ -73,8 +73,8 @@ int bench_fragmentation(struct bench_row *rows, size_t max);
 int bench_policy_decision(struct bench_row *rows, size_t max);
 
 /*
- * `reclaim_latency_2M`, `_32M`, `_256M`: ms from a request that waits on a device full of cold pages
- * to its last chunk, through a real gmbd, mover and worker; medians, and with `_p99` the 99th
+ * `reclaim_latency_2M`, `_32M`, `_256M`: ms from a request that waits where all memory is in cold
+ * pages to its last chunk, through a real gmbd, mover and worker; medians, and with `_p99` the 99th
  * percentile. The floor is one memcpy of as many bytes.
  */
 int bench_reclaim_latency(struct bench_row *rows, size_t max);

@@ -1,8 +1,8 @@
 /*
- * A device full of cold pages of one worker, and a request of another that waits: the time from its being
- * sent to its last chunk's fd in hand. All of eviction, recall, unmapping, release and creation lies
- * in it. The mover runs already, as it does where memory is short. Between two rounds the lease goes back and
- * the pages are pinned once, so that the device is full again.
+ * A tenant has all of its memory in cold pages of one worker, and a request of its own waits: the
+ * time from its being sent to its last chunk's fd in hand. All of eviction, recall, unmapping,
+ * release and creation lies in it. The mover runs already, as it does where arenas are. Between two
+ * rounds the lease goes back and the pages are pinned once, so that everything is taken again.
  */
 #include <errno.h>
 #include <stdio.h>
