@@ -289,8 +289,9 @@ KERNEL_FUNCTION struct kernel_index kernel_index_read(void)
 
 #else
 
-/* The simulator's GPU is the CPU at hand: what it has beyond the oldest of its kind is used. */
-#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
+/* The simulator's GPU is the CPU at hand: what it has beyond the oldest of its kind is used. Not by
+ * clang, whose 14 gives the dispatching symbol another name than the function's. */
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) && !defined(__clang__)
 #define KERNEL_CLONES __attribute__((target_clones("avx2", "default")))
 #else
 #define KERNEL_CLONES
