@@ -294,5 +294,5 @@ _public_ const char *gmb_driver(const gmb_session *session)
 
 _public_ void *gmb_driver_symbol(const gmb_session *session, const char *name)
 {
-    return session->gpu->cuda != NULL ? dlsym(session->gpu->cuda->library, name) : NULL;
+    return session->gpu->cuda != NULL ? dlsym(session->gpu->cuda->handle, name) : NULL;
 }

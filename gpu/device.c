@@ -115,7 +115,7 @@ int vmm_devices_list(struct vmm_gpu *gpu, struct gpu_error *error)
         struct vmm_device *device = &gpu->devices[i];
 
         r = device_read(gpu, device, i, error);
-        if (r == 0 && gpu->nvml.library != NULL)
+        if (r == 0 && gpu->nvml.handle != NULL)
             r = vmm_nvml_join(gpu, device, error);
         if (r < 0)
             return r;

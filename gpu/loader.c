@@ -147,7 +147,7 @@ static int version_read(void *library, const char *name, int *ret_version, struc
 /* Consumes `library`. */
 static int cuda_fill(void *library, const char *name, struct cuda_api *ret, struct gpu_error *error)
 {
-    struct cuda_api api = {.library = library};
+    struct cuda_api api = {.handle = library};
     int r = version_read(library, name, &api.version, error);
 
     if (r == 0)
@@ -182,11 +182,11 @@ int nvml_load(enum gpu_driver driver, struct nvml_api *ret, struct gpu_error *er
 {
     const char *name = library_names[driver].nvml;
     struct nvml_api api = {0};
-    int r = library_open(driver, name, &api.library, error);
+    int r = library_open(driver, name, &api.handle, error);
 
     if (r < 0)
         return r;
-    r = symbols_resolve(api.library, name, nvml_symbols, ARRAY_SIZE(nvml_symbols), &api, 0, error);
+    r = symbols_resolve(api.handle, name, nvml_symbols, ARRAY_SIZE(nvml_symbols), &api, 0, error);
     if (r < 0) {
         nvml_unload(&api);
         return r;
@@ -204,10 +204,10 @@ static void library_close(void **library)
 
 void cuda_unload(struct cuda_api *api)
 {
-    library_close(&api->library);
+    library_close(&api->handle);
 }
 
 void nvml_unload(struct nvml_api *api)
 {
-    library_close(&api->library);
+    library_close(&api->handle);
 }

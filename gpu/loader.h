@@ -17,13 +17,13 @@
 
 /* A member that the list calls OPTIONAL may be NULL. */
 struct cuda_api {
-    void *library; /* owned; cuda_unload closes it */
-    int version;   /* of the driver: 1000 × major + 10 × minor */
+    void *handle; /* of dlopen(3), owned; cuda_unload closes it */
+    int version;  /* of the driver: 1000 × major + 10 × minor */
     CUDA_FUNCTIONS(LOADER_MEMBER_CUDA)
 };
 
 struct nvml_api {
-    void *library; /* owned; nvml_unload closes it */
+    void *handle; /* of dlopen(3), owned; nvml_unload closes it */
     NVML_FUNCTIONS(LOADER_MEMBER_NVML)
 };
 

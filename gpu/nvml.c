@@ -54,7 +54,7 @@ int vmm_memory_info(struct gpu *base, const struct gpu_device *device, struct gp
     nvmlMemory_t memory;
     int r;
 
-    if (gpu->nvml.library == NULL) {
+    if (gpu->nvml.handle == NULL) {
         gpu_error_set(error, 0, "NVML isn't open in a client");
         return -EOPNOTSUPP;
     }
@@ -83,7 +83,7 @@ int vmm_processes(struct gpu *base, const struct gpu_device *device, size_t capa
     unsigned count = PROCESSES_MAX;
     int r;
 
-    if (gpu->nvml.library == NULL || gpu->nvml.device_get_processes == NULL) {
+    if (gpu->nvml.handle == NULL || gpu->nvml.device_get_processes == NULL) {
         gpu_error_set(error, 0, "NVML isn't open, or too old to list processes");
         return -EOPNOTSUPP;
     }

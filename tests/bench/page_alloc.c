@@ -160,7 +160,7 @@ static int threads_measure(struct gmb_arena *arena, struct bench_row *rows)
 static int allocators_measure(struct gmb_arena *arena, struct bench_row *rows, size_t max)
 {
     static const struct {
-        const char *row, *library, *alloc, *free;
+        const char *row, *soname, *alloc, *free;
     } others[] = {
         {"page_alloc_free_malloc", NULL, "malloc", "free"},
         {"page_alloc_free_jemalloc", "libjemalloc.so.2", "malloc", "free"},
@@ -169,7 +169,7 @@ static int allocators_measure(struct gmb_arena *arena, struct bench_row *rows, s
     int count = 0;
 
     for (size_t i = 0; i < ARRAY_SIZE(others) && (size_t) count < max; i++) {
-        void *library = dlopen(others[i].library, RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
+        void *library = dlopen(others[i].soname, RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
         struct allocator allocator = {NULL, NULL};
         const struct lane pages = {.work = work_pages, .arena = arena},
                           objects = {.work = work_objects, .allocator = &allocator};

@@ -228,7 +228,7 @@ START_TEST(simulator_has_no_32_bit_names)
     if (!on_simulator)
         return;
     for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-        ck_assert_msg(dlsym(cu->library, names[i]) == NULL, "%s is exported", names[i]);
+        ck_assert_msg(dlsym(cu->handle, names[i]) == NULL, "%s is exported", names[i]);
 }
 END_TEST
 

@@ -217,7 +217,7 @@ START_TEST(process_figures_that_are_not_available_are_not_numbers)
     size_t count = 0;
 
     setup();
-    gpu.nvml.library = &gpu;
+    gpu.nvml.handle = &gpu;
     gpu.nvml.device_get_processes = fake_processes;
     ck_assert_int_eq(vmm_ops.processes(&gpu.base, &device.base, 1, list, &count, &error), -E2BIG);
     ck_assert_uint_eq(count, 0);

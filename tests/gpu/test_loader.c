@@ -58,7 +58,7 @@ START_TEST(optional_functions_may_be_absent)
     ck_assert_int_eq(api.init(0), CUDA_SUCCESS);
     ck_assert_int_eq(api.mem_release(1), CUDA_SUCCESS);
     cuda_unload(&api);
-    ck_assert_ptr_null(api.library);
+    ck_assert_ptr_null(api.handle);
     cuda_unload(&api);
 }
 END_TEST
