@@ -66,6 +66,7 @@ static int answer_take(struct gmb_session *session, struct request *request,
         return 0;
     case GMB__BROKER_MESSAGE__BODY_WELCOME:
     case GMB__BROKER_MESSAGE__BODY_CHUNK_RECALL:
+    case GMB__BROKER_MESSAGE__BODY_RESUMED:
     case GMB__BROKER_MESSAGE__BODY__NOT_SET:
     case _GMB__BROKER_MESSAGE__BODY__CASE_IS_INT_SIZE:
         break;

@@ -296,8 +296,8 @@ static void on_cancel(struct session *session, const Gmb__ClientMessage *message
 
 typedef void (*handler)(struct session *session, const Gmb__ClientMessage *message);
 
-#define BODY_MAX (GMB__CLIENT_MESSAGE__BODY_PAGE_WANT + 1)
-static_assert(GMB__CLIENT_MESSAGE__BODY_HELLO == 2 && BODY_MAX == 13, "every body has a column");
+#define BODY_MAX (GMB__CLIENT_MESSAGE__BODY_RESUME + 1)
+static_assert(GMB__CLIENT_MESSAGE__BODY_HELLO == 2 && BODY_MAX == 31, "every body has a column");
 
 static const handler handlers[SESSION_STATE_MAX][BODY_MAX] = {
     [SESSION_GREETING] =
