@@ -16,6 +16,7 @@ MAY_USE = {
     'daemon/core': {'policies', 'base'},
     'daemon': {'daemon/core', 'policies', 'gpu', 'kernels', 'proto', 'base'},
     'daemon/mover': {'gpu', 'kernels', 'proto', 'base'},
+    'daemon/keeper': {'daemon', 'base'},
     'client': {'proto', 'base', 'gpu'},
     'client/replay': {'client', 'gpu', 'kernels', 'policies', 'proto', 'base'},
 }
@@ -27,7 +28,7 @@ GENERATED = {'gmb.pb-c.h': 'proto', 'proto/gmb.pb-c.h': 'proto', 'proto/mover.pb
 FOREIGN = {
     'protobuf-c/': {'proto'},
     'event2/': {'daemon', 'daemon/mover', 'client', 'client/replay'},
-    'systemd/': {'daemon', 'daemon/mover', 'client'},
+    'systemd/': {'daemon', 'daemon/keeper', 'daemon/mover', 'client'},
     'ini.h': {'daemon', 'client'},
     'jansson.h': {'daemon', 'client', 'client/replay'},
     'xxhash.h': {'daemon', 'daemon/mover', 'client', 'client/replay', 'gpu', 'kernels', 'base'},
