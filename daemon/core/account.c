@@ -4,6 +4,7 @@
  * go below zero is a fault of ours, stops a debug build, and stays at zero in any other.
  */
 #include "daemon/core/account.h"
+#include "daemon/core/change.h"
 
 #include <assert.h>
 #include <string.h>
@@ -125,6 +126,7 @@ void suspect_add(struct account *account, uint64_t bytes, uint64_t now_ns, uint6
     if (bytes == 0)
         return;
     account_change(account, bytes, 0);
+    change_account(account);
     sum_add(&account->suspects, bytes);
     sum_add(&device->suspects, bytes);
     if (!list_linked(&account->suspect_link))
@@ -165,6 +167,7 @@ static uint64_t suspect_credit_account(struct account *account, uint64_t bytes)
         if (account->young[0].bytes == 0)
             young_drop_first(account);
     }
+    change_account(account);
     sum_sub(&account->suspects, back);
     sum_sub(&device->suspects, back);
     account_change(account, 0, back);
@@ -222,7 +225,9 @@ uint64_t suspect_age(struct device *device, uint64_t now_ns, uint64_t grace_ns)
 
 uint64_t device_unaccounted(const struct device *device)
 {
-    return MIN(sub_saturate(device->others, device->reserve), device->capacity - device->owned);
+    uint64_t beyond = sub_saturate(device->others, add_saturate(device->reserve, device->stuck));
+
+    return MIN(beyond, device->capacity - device->owned);
 }
 
 uint64_t device_free(const struct device *device)
@@ -233,7 +238,7 @@ uint64_t device_free(const struct device *device)
 uint64_t device_held(const struct device *device)
 {
     return device->bytes[CHUNK_CLEAN] + device->bytes[CHUNK_LEASED] + device->bytes[CHUNK_CACHED] +
-           device->bytes[CHUNK_RELEASING];
+           device->bytes[CHUNK_RELEASING] - device->stuck;
 }
 
 uint64_t account_idle(const struct account *account)

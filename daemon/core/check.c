@@ -14,6 +14,7 @@ static _Thread_local char finding[LIMIT_TEXT_BYTES];
 
 struct sums {
     uint64_t bytes[CHUNK_STATE_MAX];
+    uint64_t stuck;
     uint32_t issued; /* chunks with the shell */
 };
 
@@ -42,6 +43,9 @@ static const char *check_chunk(const struct chunk *chunk)
     if (lease && (lease->account != chunk->charge.account || chunk->index >= lease->room ||
                      lease->chunks[chunk->index] != chunk))
         return FIND("chunk %u isn't where its lease has it", chunk->slot.number);
+    if (chunk->stuck && !leased)
+        return FIND("chunk %u is %s and nobody has a handle of it", chunk->slot.number,
+            chunk_state_name(chunk->state));
     if (chunk->exposed && !chunk->charge.account->tenant)
         return FIND("chunk %u was leased and belongs to nobody", chunk->slot.number);
     return NULL;
@@ -59,6 +63,7 @@ static const char *check_chunks(const struct core *core, struct sums *sums)
             struct sums *sum = sums_at(core, sums, chunk->charge.account);
 
             sum->bytes[chunk->state] += chunk->charge.bytes;
+            sum->stuck += chunk->stuck ? chunk->charge.bytes : 0;
             sum->issued += chunk->issued && chunk->state == CHUNK_CREATING;
         }
     }
@@ -147,7 +152,8 @@ struct device_sums {
     uint32_t waiting, issued;
 };
 
-static void device_sums_add(struct device_sums *sums, const struct account *account)
+static void device_sums_add(
+    struct device_sums *sums, const struct account *account, const struct sums *own)
 {
     for (unsigned s = 0; s < CHUNK_STATE_MAX; s++)
         sums->chunks.bytes[s] += account->bytes[s];
@@ -156,6 +162,7 @@ static void device_sums_add(struct device_sums *sums, const struct account *acco
     sums->orphaned += account->orphaned;
     sums->waiting += account->waiting_count;
     sums->issued += account->issued;
+    sums->chunks.stuck += own->stuck;
     if (!account->tenant)
         return;
     sums->min += account->limits.min;
@@ -179,6 +186,8 @@ static const char *check_device(const struct device *device, const struct device
         return FIND("device %u: the sum of the guarantees is wrong", device->index);
     if (device->min_sum > device->capacity)
         return FIND("device %u: more is guaranteed than there is", device->index);
+    if (device->stuck != sums->chunks.stuck)
+        return FIND("device %u: the sum of stuck chunks is wrong", device->index);
     if (device->issued != sums->issued)
         return FIND("device %u: the count of chunks with the shell is wrong", device->index);
     if (device->waiting_count != sums->waiting)
@@ -193,7 +202,7 @@ static const char *check_devices(const struct core *core, struct sums *sums)
         struct device_sums total = {0};
         const char *found = check_account(&device->nobody, sums_at(core, sums, &device->nobody));
 
-        device_sums_add(&total, &device->nobody);
+        device_sums_add(&total, &device->nobody, sums_at(core, sums, &device->nobody));
         for (uint32_t i = 0; !found && i < core->tenant_high; i++) {
             const struct account *account;
 
@@ -201,7 +210,7 @@ static const char *check_devices(const struct core *core, struct sums *sums)
                 continue;
             account = &core->tenants[i]->accounts[d];
             found = check_account(account, sums_at(core, sums, account));
-            device_sums_add(&total, account);
+            device_sums_add(&total, account, sums_at(core, sums, account));
         }
         if (!found)
             found = check_device(device, &total);

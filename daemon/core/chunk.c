@@ -118,21 +118,11 @@ uint64_t chunk_expires(const struct core *core, const struct chunk *chunk)
     return add_saturate(chunk->since_ns, core->options.recycle_idle_ns);
 }
 
-void chunk_keep(struct core *core, struct chunk *chunk, struct account *account)
+static void pool_put(struct core *core, struct pool *pool, struct chunk *chunk)
 {
+    struct account *account = pool->account;
     struct device *device = account->device;
-    uint64_t bytes = chunk->charge.bytes;
-    struct pool *pool = pool_find(core, account, bytes);
 
-    chunk->lease = NULL;
-    chunk->request = NULL;
-    if (!pool)
-        pool = pool_new(core, account, bytes);
-    chunk_set_state(chunk, account->tenant ? CHUNK_CACHED : CHUNK_CLEAN, account);
-    if (!pool) { /* no host memory to remember it by */
-        chunk_discard(core, chunk);
-        return;
-    }
     chunk->since_ns = core->now_ns;
     list_insert_after(&pool->chunks, &chunk->link);
     list_append(&account->idle, &chunk->age);
@@ -143,20 +133,63 @@ void chunk_keep(struct core *core, struct chunk *chunk, struct account *account)
     device->drain = true;
 }
 
+void chunk_keep(struct core *core, struct chunk *chunk, struct account *account)
+{
+    uint64_t bytes = chunk->charge.bytes;
+    struct pool *pool = pool_find(core, account, bytes);
+
+    if (chunk->stuck) { /* nobody could ever map it again */
+        chunk_discard(core, chunk);
+        return;
+    }
+    chunk->lease = NULL;
+    chunk->request = NULL;
+    if (!pool)
+        pool = pool_new(core, account, bytes);
+    chunk_set_state(chunk, account->tenant ? CHUNK_CACHED : CHUNK_CLEAN, account);
+    if (!pool) { /* no host memory to remember it by */
+        chunk_discard(core, chunk);
+        return;
+    }
+    pool_put(core, pool, chunk);
+}
+
+/* The driver has nothing of it to let go: what its last holder lets go is free. */
+static void chunk_unstick(struct core *core, struct chunk *chunk)
+{
+    struct account *account = chunk->charge.account;
+
+    account->device->stuck -= chunk->charge.bytes;
+    account->device->drain = true;
+    chunk_set_state(chunk, CHUNK_RELEASING, account);
+    chunk_set_state(chunk, CHUNK_RELEASED, account);
+    chunk_end(core, chunk);
+}
+
+void chunk_release_later(struct chunk *chunk)
+{
+    struct account *account = chunk->charge.account;
+
+    list_append(&account->releasing, &chunk->link);
+    if (!list_linked(&account->releasing_link))
+        list_append(&account->device->releasing_accounts, &account->releasing_link);
+}
+
 void chunk_discard(struct core *core, struct chunk *chunk)
 {
     struct account *account = chunk->charge.account;
-    struct device *device = account->device;
 
     if (list_linked(&chunk->age))
         pool_remove(pool_find(core, account, chunk->charge.bytes), chunk);
     chunk->lease = NULL;
     chunk->request = NULL;
     chunk->issued = false;
+    if (chunk->stuck) {
+        chunk_unstick(core, chunk);
+        return;
+    }
     chunk_set_state(chunk, CHUNK_RELEASING, account);
-    list_append(&account->releasing, &chunk->link);
-    if (!list_linked(&account->releasing_link))
-        list_append(&device->releasing_accounts, &account->releasing_link);
+    chunk_release_later(chunk);
 }
 
 void chunk_disown(struct chunk *chunk)

@@ -16,6 +16,8 @@ void chunk_keep(struct core *core, struct chunk *chunk, struct account *account)
 uint64_t chunk_expires(const struct core *core, const struct chunk *chunk);
 /* Sends a LEASED, CACHED or CLEAN chunk on its way back to the driver; its account keeps paying. */
 void chunk_discard(struct core *core, struct chunk *chunk);
+/* Puts a RELEASING chunk into the list of those that go to the driver. */
+void chunk_release_later(struct chunk *chunk);
 
 /* A CREATING chunk whose request is gone: nobody pays, and it will be CLEAN once it is there. */
 void chunk_disown(struct chunk *chunk);

@@ -5,6 +5,7 @@
 #include "daemon/core/client.h"
 
 #include "daemon/core/answer.h"
+#include "daemon/core/change.h"
 #include "daemon/core/lease.h"
 #include "daemon/core/request.h"
 #include "daemon/core/states.h"
@@ -72,6 +73,7 @@ void client_add_event(struct core *core, const struct core_event *event)
     list_init(&client->requests);
     client_set_state(client, CLIENT_ACTIVE);
     tenant->clients++;
+    change_client(core, client);
     action = answer_add(core, CORE_ACTION_CLIENT_ADDED);
     action->client = slot_id(&client->slot);
     action->cookie = event->cookie;
@@ -87,6 +89,7 @@ static void client_end(struct core *core, struct client *client)
 {
     answer_add(core, CORE_ACTION_CLIENT_GONE)->client = slot_id(&client->slot);
     client->tenant->clients--;
+    change_client(core, client);
     if (client->state != CLIENT_DEAD)
         client_set_state(client, CLIENT_DEAD);
     slots_give(&core->clients, client);
@@ -100,6 +103,12 @@ void client_detach_event(struct core *core, struct client *client)
     client_drop_requests(core, client);
     if (list_empty(&client->leases))
         client_end(core, client);
+}
+
+void client_attach_event(struct client *client)
+{
+    if (client->state == CLIENT_DETACHED)
+        client_set_state(client, CLIENT_ACTIVE);
 }
 
 void client_dead_event(struct core *core, struct client *client)

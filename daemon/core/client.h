@@ -5,4 +5,6 @@
 
 void client_add_event(struct core *core, const struct core_event *event);
 void client_detach_event(struct core *core, struct client *client);
+/* Of a DETACHED one: it may ask again. */
+void client_attach_event(struct client *client);
 void client_dead_event(struct core *core, struct client *client);

@@ -9,6 +9,7 @@
 #include <errno.h>
 
 #include "daemon/core/answer.h"
+#include "daemon/core/change.h"
 #include "daemon/core/chunk.h"
 #include "daemon/core/client.h"
 #include "daemon/core/device.h"
@@ -44,6 +45,7 @@ static const char *const event_names[] = {
     [CORE_EVENT_TENANT_SET] = "tenant-set",
     [CORE_EVENT_CLIENT_ADD] = "client-add",
     [CORE_EVENT_CLIENT_DETACH] = "client-detach",
+    [CORE_EVENT_CLIENT_ATTACH] = "client-attach",
     [CORE_EVENT_CLIENT_DEAD] = "client-dead",
     [CORE_EVENT_LEASE_REQUEST] = "lease-request",
     [CORE_EVENT_LEASE_GROW] = "lease-grow",
@@ -139,7 +141,8 @@ struct core *core_free(struct core *core)
 static void step_client(struct core *core, const struct core_event *event)
 {
     struct client *client = slots_find(&core->clients, event->client);
-    bool notice = event->type == CORE_EVENT_CLIENT_DETACH || event->type == CORE_EVENT_CLIENT_DEAD;
+    bool notice = event->type == CORE_EVENT_CLIENT_DETACH ||
+                  event->type == CORE_EVENT_CLIENT_ATTACH || event->type == CORE_EVENT_CLIENT_DEAD;
 
     if (!notice && (!client || client->state != CLIENT_ACTIVE || event->request == 0)) {
         answer_refuse(core, event, client ? GMB_STATUS_INVALID : GMB_STATUS_NOT_FOUND,
@@ -152,6 +155,8 @@ static void step_client(struct core *core, const struct core_event *event)
         return;
     if (event->type == CORE_EVENT_CLIENT_DETACH)
         client_detach_event(core, client);
+    else if (event->type == CORE_EVENT_CLIENT_ATTACH)
+        client_attach_event(client);
     else if (event->type == CORE_EVENT_CLIENT_DEAD)
         client_dead_event(core, client);
     else if (event->type == CORE_EVENT_LEASE_REQUEST)
@@ -216,6 +221,7 @@ static void step_event(struct core *core, const struct core_event *event)
         client_add_event(core, event);
         break;
     case CORE_EVENT_CLIENT_DETACH:
+    case CORE_EVENT_CLIENT_ATTACH:
     case CORE_EVENT_CLIENT_DEAD:
     case CORE_EVENT_LEASE_REQUEST:
     case CORE_EVENT_LEASE_GROW:
@@ -243,6 +249,7 @@ void core_step(struct core *core, const struct core_event *event, uint64_t now_n
     core->actions = actions;
     core->more = false;
     actions->count = 0;
+    changes_drop(core);
     step_event(core, event);
     queue_time(core);
     for (uint32_t i = 0; i < core->device_count; i++)

@@ -64,6 +64,7 @@ enum core_event_type {
     CORE_EVENT_TENANT_SET,    /* one tenant's values, all or nothing */
     CORE_EVENT_CLIENT_ADD,    /* a greeted connection, its tenant known */
     CORE_EVENT_CLIENT_DETACH, /* its connection ended; the process may live and map its chunks */
+    CORE_EVENT_CLIENT_ATTACH, /* a detached one is connected again; answered by nothing */
     CORE_EVENT_CLIENT_DEAD,   /* its process is dead by pidfd */
     CORE_EVENT_LEASE_REQUEST,
     CORE_EVENT_LEASE_GROW,
@@ -246,6 +247,88 @@ void core_step(struct core *core, const struct core_event *event, uint64_t now_n
  */
 uint64_t core_next_tick(const struct core *core);
 
+/* ------------------------------------------------------------------ what outlives a core */
+
+enum core_record_type {
+    CORE_RECORD_TENANT,
+    CORE_RECORD_ACCOUNT,
+    CORE_RECORD_CLIENT,
+    CORE_RECORD_LEASE,
+    CORE_RECORD_CHUNK,
+    CORE_RECORD_MAX
+};
+
+/* Numbers stay what they are: a ledger holds them. */
+enum core_record_state {
+    CORE_CHUNK_CLEAN = 1,
+    CORE_CHUNK_LEASED = 2,
+    CORE_CHUNK_CACHED = 3,
+    CORE_CHUNK_RELEASING = 4, /* perhaps done: then the shell has no handle any more */
+};
+
+#define CORE_NOBODY UINT32_MAX
+
+/* One object as it is now, with all that the core must know to go on with it later. */
+struct core_record {
+    enum core_record_type type;
+    uint32_t number;     /* of the slot; TENANT: its index; ACCOUNT: the tenant's, or CORE_NOBODY */
+    uint32_t generation; /* CLIENT, LEASE, CHUNK; of one that is gone: its successor's */
+    bool gone;           /* CLIENT, LEASE, CHUNK: there is none under that number any more */
+    union {
+        struct {
+            char name[LIMIT_NAME_BYTES + 1];
+        } tenant;
+        struct {
+            uint32_t device;
+            uint64_t suspects_bytes; /* released, and not seen to be free */
+            uint64_t others_bytes;   /* CORE_NOBODY: in use on the device by others … */
+            bool draining;           /* … and whether an operator empties it */
+        } account;
+        struct {
+            uint32_t tenant;
+        } client;
+        struct {
+            core_id client;
+            uint32_t device;
+            uint32_t count; /* chunks that are granted; of an arena its chunks tell */
+            uint32_t max;   /* of an arena */
+            uint64_t chunk_bytes;
+        } lease;
+        struct {
+            uint32_t device, tenant; /* CORE_NOBODY */
+            enum core_record_state state;
+            uint32_t index; /* LEASED */
+            core_id lease;  /* LEASED; may be one that was not granted yet */
+            uint64_t bytes;
+        } chunk;
+    };
+};
+
+/*
+ * What the last step has changed, one record at a call; false when there is no more. What wasn't
+ * taken is dropped by the next step. Records come in an order in which they can be written one by
+ * one, before the step's actions are carried out, and be cut off anywhere: whoever restores a core
+ * from them finds every byte, and nothing granted that was not. Costs what the step has changed.
+ */
+bool core_changed_next(struct core *core, struct core_record *ret);
+
+/*
+ * Fills a new core from records, after its devices were added and before anything else, in the
+ * order of enum core_record_type; then core_restore_end(), then CONFIGURE. Clients are detached.
+ * `handle` says of a chunk whether the shell has the memory: without it, one that is leased stays
+ * charged as long as it is held but can't be granted or moved (it is stuck), and any other is gone
+ * and suspect until its bytes are free. -EINVAL for a record that contradicts itself or others:
+ * nothing of it is kept. -ENOMEM.
+ */
+int core_restore(struct core *core, const struct core_record *record, bool handle) _must_check_;
+/*
+ * `damaged`: some records of chunks could not be read; holes in leases are theirs, and stuck. Else
+ * a hole is where a shrink was cut off: what lies behind it is the tenant's again. `generation` is
+ * for numbers of which no record tells one: higher than any that they had. What had to be mended is
+ * among the changes, if only core_changed_next() is asked before the next step. -ENOMEM.
+ */
+int core_restore_end(struct core *core, bool damaged, uint32_t generation) _must_check_;
+
 /*
  * Re-derives every sum from the objects and compares: NULL when all holds, else a sentence that
  * names the first account that doesn't. Cost: all objects. For tests, the simulation and debug
@@ -303,6 +386,8 @@ bool core_lease_next(const struct core *core, core_id after, struct core_lease_v
 /* The tenant's values as one record, for a change of some of them. */
 bool core_tenant_config_get(
     const struct core *core, uint32_t tenant, struct core_tenant_config *ret);
+/* The client's next lease behind `after` (0: the first), in the order of grants. */
+bool core_client_lease_next(const struct core *core, core_id client, core_id after, core_id *ret);
 /* Chunk `index` of a lease; false for an empty index of an arena. */
 bool core_lease_chunk(const struct core *core, core_id lease, uint32_t index, uint32_t *ret_chunk,
     uint32_t *ret_generation);

@@ -4,6 +4,7 @@
 
 #include "daemon/core/account.h"
 #include "daemon/core/answer.h"
+#include "daemon/core/change.h"
 #include "daemon/core/queue.h"
 #include "daemon/core/reclaim.h"
 #include "daemon/core/supply.h"
@@ -15,6 +16,7 @@ static struct device *device_new(struct core *core, const struct core_event *eve
 
     if (!device)
         return NULL;
+    device->core = core;
     device->index = core->device_count;
     device->total = event->device_add.total_bytes;
     device->reserve = event->device_add.reserve_bytes;
@@ -77,6 +79,7 @@ void device_drain_event(struct core *core, const struct core_event *event)
         return;
     device = core->devices[event->device_drain.device];
     device->draining = !event->device_drain.undo;
+    change_account(&device->nobody);
     device->drain = true;
     device->expire_ns = core->now_ns; /* what lies ready has another time to go */
 }

@@ -9,6 +9,7 @@
 
 #include "daemon/core/account.h"
 #include "daemon/core/answer.h"
+#include "daemon/core/change.h"
 #include "daemon/core/chunk.h"
 #include "daemon/core/states.h"
 
@@ -30,7 +31,7 @@ struct lease *lease_new_pending(
     return lease;
 }
 
-static void lease_activate(struct core *core, struct lease *lease)
+void lease_activate(struct core *core, struct lease *lease)
 {
     struct client *client = lease->client;
 
@@ -67,6 +68,7 @@ struct lease *lease_new_arena(struct core *core, struct client *client, uint32_t
     client->tenant->arenas++;
     client->tenant->arena_chunks += max_chunks;
     lease_activate(core, lease);
+    change_lease(core, lease);
     return lease;
 }
 
@@ -85,6 +87,7 @@ void lease_extend(struct core *core, const struct request *request)
         lease->chunks[request->first + i]->exposed = true;
     lease->client->leased_bytes += request->bytes;
     lease->count += request->count;
+    change_lease(core, lease);
     if (lease->state != LEASE_ACTIVE)
         lease_activate(core, lease);
 }
@@ -121,7 +124,7 @@ static bool chunk_kept(const struct lease *lease)
 }
 
 /* The chunk at `index`, if there is one, is the broker's again. */
-static void lease_take_back(struct core *core, struct lease *lease, uint32_t index)
+void lease_take_back(struct core *core, struct lease *lease, uint32_t index)
 {
     struct chunk *chunk = lease->chunks[index];
 
@@ -129,6 +132,7 @@ static void lease_take_back(struct core *core, struct lease *lease, uint32_t ind
         return;
     lease->chunks[index] = NULL;
     lease->count--;
+    change_lease(core, lease);
     lease->client->leased_bytes = sub_saturate(lease->client->leased_bytes, lease->chunk_bytes);
     if (chunk_kept(lease))
         chunk_keep(core, chunk, lease->account);
@@ -147,6 +151,7 @@ void lease_end(struct core *core, struct lease *lease)
     struct client *client = lease->client;
 
     assert(lease->requests == 0);
+    change_lease(core, lease);
     for (uint32_t i = 0; i < lease->max && lease->count > 0; i++)
         lease_take_back(core, lease, i);
     lease_truncate(core, lease, 0);

@@ -12,8 +12,9 @@
 struct slot {
     uint32_t number;
     uint32_t generation; /* never 0 */
-    uint32_t next_free;
+    uint32_t next;       /* number of the next changed or free one */
     bool used;
+    bool changed; /* in the list of changes; free only once it was taken from there */
 };
 
 struct slots {
@@ -22,6 +23,7 @@ struct slots {
     uint32_t used;
     uint32_t high; /* numbers ever used are below it */
     uint32_t first_free;
+    uint32_t changed_first, changed_last;
     uint32_t page_count;
     void **pages;
 };
@@ -34,6 +36,24 @@ void slots_done(struct slots *slots);
 /* Zeroed but for its slot. SLOTS_FULL at the limit, -ENOMEM. */
 int slots_take(struct slots *slots, void **ret_item) _must_check_;
 void slots_give(struct slots *slots, void *item);
+/* Puts the object into the list of changes, unless it is there. O(1), needs no memory. */
+void slots_change(struct slots *slots, void *item);
+/*
+ * Takes the first of the list, in the order of first changes; NULL when it is empty. One that was
+ * given back since is not `used`, has the generation that its successor will have, and nothing but
+ * its slot means anything.
+ */
+const void *slots_changed_next(struct slots *slots);
+
+/*
+ * To fill an empty table from records: the object under that number, zeroed but for its slot, or,
+ * unless `used`, the generation of its successor. -EEXIST, -EINVAL for what can't be, -ENOMEM.
+ * slots_restore_end() frees the numbers below the highest one that were not restored, and gives
+ * those that nothing is known of this generation.
+ */
+int slots_restore(struct slots *slots, uint32_t number, uint32_t generation, bool used,
+    void **ret_item) _must_check_;
+void slots_restore_end(struct slots *slots, uint32_t generation);
 /* NULL where there is none in use. */
 void *slots_at(const struct slots *slots, uint32_t number);
 void *slots_find(const struct slots *slots, uint64_t id);

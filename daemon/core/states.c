@@ -4,13 +4,14 @@
  *          goes back from LEASED to CLEAN; one whose client died goes from LEASED to RELEASING.
  * request: NONE → QUEUED → CREATING → GRANTED, and back to QUEUED when the driver lacks memory
  * lease:   NONE → PENDING → ACTIVE → ENDED
- * client:  NONE → ACTIVE → DETACHED → DEAD
+ * client:  NONE → ACTIVE ⇄ DETACHED → DEAD
  */
 #include "daemon/core/states.h"
 
 #include <assert.h>
 
 #include "daemon/core/account.h"
+#include "daemon/core/change.h"
 
 #define TO(state) (1u << (state))
 
@@ -73,7 +74,7 @@ static_assert(ARRAY_SIZE(lease_names) == LEASE_STATE_MAX, "one name for each sta
 static const unsigned client_next[] = {
     [CLIENT_NONE] = TO(CLIENT_ACTIVE),
     [CLIENT_ACTIVE] = TO(CLIENT_DETACHED) | TO(CLIENT_DEAD),
-    [CLIENT_DETACHED] = TO(CLIENT_DEAD),
+    [CLIENT_DETACHED] = TO(CLIENT_ACTIVE) | TO(CLIENT_DEAD),
     [CLIENT_DEAD] = 0,
 };
 static const char *const client_names[] = {
@@ -138,6 +139,7 @@ const char *client_state_name(enum client_state state)
 void chunk_set_state(struct chunk *chunk, enum chunk_state state, struct account *account)
 {
     assert(chunk_state_legal(chunk->state, state));
+    change_chunk(chunk, state);
     if (state == CHUNK_NONE)
         charge_release(&chunk->charge);
     else

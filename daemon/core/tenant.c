@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "daemon/core/account.h"
+#include "daemon/core/change.h"
 
 struct tenant *tenant_find(const struct core *core, const char *name)
 {
@@ -27,11 +28,17 @@ struct tenant *tenant_at(const struct core *core, uint32_t index)
 struct tenant *tenant_new(struct core *core, const char *name)
 {
     uint32_t index = 0;
-    struct tenant *tenant;
 
     while (core->tenants[index])
         index++;
-    assert(index < LIMIT_TENANTS);
+    return tenant_new_at(core, name, index);
+}
+
+struct tenant *tenant_new_at(struct core *core, const char *name, uint32_t index)
+{
+    struct tenant *tenant;
+
+    assert(index < LIMIT_TENANTS && !core->tenants[index]);
     tenant = calloc(1, sizeof(*tenant) + core->device_count * sizeof(struct account));
     if (!tenant)
         return NULL;
@@ -41,6 +48,7 @@ struct tenant *tenant_new(struct core *core, const char *name)
     for (uint32_t i = 0; i < core->device_count; i++)
         account_init(&tenant->accounts[i], tenant, core->devices[i]);
     core->tenants[index] = tenant;
+    change_tenant(core, tenant);
     core->tenant_high = MAX(core->tenant_high, index + 1);
     core->tenant_count++;
     return tenant;
@@ -51,6 +59,7 @@ void tenant_free(struct core *core, struct tenant *tenant)
     assert(tenant->clients == 0 && tenant->leases == 0 && tenant->leases_pending == 0);
     for (uint32_t i = 0; i < tenant->account_count; i++)
         account_done(&tenant->accounts[i]);
+    core->changed_tenants -= tenant->changed;
     core->tenants[tenant->index] = NULL;
     core->tenant_count--;
     free(tenant);
@@ -63,7 +72,7 @@ static bool tenant_gone(const struct tenant *tenant)
     for (uint32_t i = 0; i < tenant->account_count; i++) {
         const struct account *account = &tenant->accounts[i];
 
-        if (account->used > 0 || account->device->verify.account == account)
+        if (account->used > 0 || account->changed || account->device->verify.account == account)
             return false;
     }
     return true;

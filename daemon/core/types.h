@@ -83,7 +83,8 @@ struct account {
     uint32_t young_count;
     uint64_t suspects; /* sum of `young` and `orphaned` */
     uint64_t orphaned, orphaned_since_ns;
-    bool leaks; /* its last epoch ended with bytes missing */
+    bool leaks;   /* its last epoch ended with bytes missing */
+    bool changed; /* its suspects; of nobody's: what others use, and the draining of the device */
 
     struct list pools;     /* struct pool.link */
     struct list idle;      /* struct chunk.age, oldest first: all chunks of all pools */
@@ -123,6 +124,7 @@ struct chunk {
     uint8_t state;           /* enum chunk_state */
     bool issued;             /* CREATING, RELEASING: the shell has the job */
     bool exposed;            /* was granted once: never goes to another tenant */
+    bool stuck;              /* LEASED: the broker has no handle, its holders have the memory */
 };
 
 struct verify {
@@ -136,6 +138,7 @@ struct verify {
 };
 
 struct device {
+    struct core *core;
     uint32_t index;
     uint64_t total, reserve, granularity, capacity;
     uint64_t bytes[CHUNK_STATE_MAX]; /* sums over its accounts … */
@@ -144,6 +147,8 @@ struct device {
     uint64_t min_sum;    /* MemoryMin of all tenants */
     uint64_t unused_min; /* max(0, MemoryMin - used) of all tenants */
     uint64_t others;     /* what was last seen in use that is neither ours nor suspect */
+    uint64_t stuck;      /* of the leased bytes: held by their holders alone, part of `others` */
+    uint32_t changed;    /* accounts that are marked so */
     struct account nobody;
 
     struct list idle_accounts, releasing_accounts, waiting_accounts, suspect_accounts,
@@ -170,6 +175,7 @@ struct tenant {
     uint32_t priority, weight, clients_max, leases_max, tier_format;
     bool configured;
     bool dropped; /* was configured; kept until its last byte is back */
+    bool changed; /* new: not written down yet */
     uint32_t clients, leases, leases_pending, waiting;
     uint32_t arenas, arena_chunks; /* of the leases, and their indices */
     uint32_t account_count;
@@ -236,7 +242,7 @@ struct core {
     struct device *devices[LIMIT_DEVICES];
     uint32_t device_count;
     struct tenant *tenants[LIMIT_TENANTS];
-    uint32_t tenant_high, tenant_count, dropped_tenants;
+    uint32_t tenant_high, tenant_count, dropped_tenants, changed_tenants;
     struct slots clients, leases, requests, chunks;
     struct list pools[POOL_BUCKETS];
     struct heap deadlines, wakes;

@@ -21,6 +21,7 @@
 
 #include "daemon/core/account.h"
 #include "daemon/core/answer.h"
+#include "daemon/core/change.h"
 #include "daemon/core/chunk.h"
 #include "daemon/core/states.h"
 
@@ -173,6 +174,13 @@ static void routine_next(struct core *core, struct device *device)
     device->observe_ns = add_saturate(core->now_ns, pause_ns);
 }
 
+static void others_set(struct device *device, uint64_t bytes)
+{
+    if (device->others != bytes)
+        change_account(&device->nobody);
+    device->others = bytes;
+}
+
 void verify_observed(struct core *core, struct device *device, uint64_t free_bytes)
 {
     uint64_t released = device->bytes[CHUNK_RELEASED];
@@ -193,7 +201,7 @@ void verify_observed(struct core *core, struct device *device, uint64_t free_byt
         !epoch_look(core, device, known ? missing : released))
         return;
     if (known && device->bytes[CHUNK_RELEASED] == 0)
-        device->others = sub_saturate(in_use, device->suspects);
+        others_set(device, sub_saturate(in_use, device->suspects));
     device->drain = true;
 }
 

@@ -165,6 +165,21 @@ bool core_lease_next(const struct core *core, core_id after, struct core_lease_v
     return false;
 }
 
+bool core_client_lease_next(const struct core *core, core_id id, core_id after, core_id *ret)
+{
+    const struct client *client = slots_find(&core->clients, id);
+    const struct lease *before = lease_active(slots_find(&core->leases, after));
+    const struct list *next;
+
+    if (!client || (before && before->client != client))
+        return false;
+    next = before ? before->link.next : client->leases.next;
+    if (next == &client->leases)
+        return false;
+    *ret = slot_id(&container_of(next, const struct lease, link)->slot);
+    return true;
+}
+
 bool core_tenant_config_get(const struct core *core, uint32_t index, struct core_tenant_config *ret)
 {
     const struct tenant *tenant = tenant_at(core, index);

@@ -86,11 +86,22 @@ static void take_actions(struct world *world)
     }
 }
 
+static void take_records(struct world *world)
+{
+    struct core_record record;
+
+    while (core_changed_next(world->core, &record)) {
+        ENSURE(world->record_count < WORLD_RECORDS, "too many records");
+        world->records[world->record_count++] = record;
+    }
+}
+
 static void one_step(struct world *world, const struct core_event *event)
 {
     const char *found;
 
     core_step(world->core, event, world->now_ns, &world->actions);
+    take_records(world);
     found = core_check(world->core);
     ENSURE(!found, "after %s: %s", core_event_type_name(event->type), found);
     take_actions(world);

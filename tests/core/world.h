@@ -12,6 +12,7 @@
 #define WORLD_JOBS 8192
 #define WORLD_ANSWERS 4096
 #define WORLD_RECLAIMS 64
+#define WORLD_RECORDS 8192
 
 #define KIB (UINT64_C(1) << 10)
 #define MIB (UINT64_C(1) << 20)
@@ -51,6 +52,8 @@ struct world {
     size_t answer_count;
     struct world_reclaim reclaims[WORLD_RECLAIMS]; /* the first ones; the shell does nothing */
     size_t reclaim_count;
+    struct core_record records[WORLD_RECORDS]; /* all that was to be written, in order */
+    size_t record_count;
     size_t creates, releases, looks; /* jobs seen */
     struct core_actions actions;     /* of the last step */
 };

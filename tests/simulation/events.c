@@ -424,6 +424,8 @@ void model_event(struct model *model)
         event_nonsense(model);
     else if (kind < 45)
         model_device_drain(model);
+    else if (kind < 46)
+        model_crash(model);
     else if (kind < 80)
         model_arena_reclaim(model);
     else if (kind < 500)

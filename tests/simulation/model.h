@@ -45,10 +45,11 @@ struct model_chunk {
     bool created;
     uint32_t generation, device;
     uint64_t bytes;
-    int tenant; /* it was granted to; -1: to none yet */
-    int holder; /* client that holds it; -1: none */
-    bool leaky; /* somebody keeps an fd: its bytes come back late */
-    bool asked; /* create or release is with the shell */
+    int tenant;            /* it was granted to; -1: to none yet */
+    int holder;            /* client that holds it; -1: none */
+    bool leaky;            /* somebody keeps an fd: its bytes come back late */
+    bool asked;            /* create or release is with the shell */
+    uint64_t granted_step; /* when its holder got it */
 };
 
 struct model_lease {
@@ -75,6 +76,14 @@ struct model_client {
     bool sync_done;        /* and how the last of these was */
 };
 
+/* What was written down, by type and number. */
+#define MODEL_RECORDS 4096
+struct model_ledger {
+    struct core_record tenants[MODEL_TENANTS + 2];
+    struct core_record accounts[MODEL_DEVICES][MODEL_TENANTS + 3]; /* the last: nobody */
+    struct core_record clients[MODEL_RECORDS], leases[MODEL_RECORDS], chunks[MODEL_CHUNKS];
+};
+
 struct model {
     uint64_t seed, random;
     uint64_t events, steps, now_ns, hash;
@@ -91,6 +100,8 @@ struct model {
     uint64_t idle_ticks; /* in a row, that yielded nothing */
     bool still;          /* what others use never changes: then the ledger must be exact */
     bool calm;           /* no faults any more: the end of the run */
+    uint64_t cuts, crashes;
+    struct model_ledger ledger;
 };
 
 void model_fail(const struct model *model, const char *format, ...) _printf_(2, 3)
@@ -139,6 +150,14 @@ void model_arena_return(struct model *model, struct model_client *client);
 /* What the shell does about wishes for memory: some chunks of arenas come back. */
 void model_arena_reclaim(struct model *model);
 void model_device_drain(struct model *model);
+
+/*
+ * Takes down what the step has changed. At times the writes are cut off anywhere, and a core is
+ * made of what is there: it must add up, and everybody must have what they had before the step.
+ */
+void model_ledger_step(struct model *model);
+/* The core is thrown away, with the jobs that the shell had, and made again; clients come back. */
+void model_crash(struct model *model);
 
 /* A random event of a random kind. */
 void model_event(struct model *model);

@@ -57,6 +57,7 @@ static void watch_granted_chunk(
         model_fail(model, "chunk %u goes from one tenant to another", number);
     chunk->tenant = client->tenant;
     chunk->holder = (int) (client - model->clients);
+    chunk->granted_step = model->steps;
     chunk->leaky = !model->calm && model_chance(model, 40);
 }
 
@@ -311,4 +312,5 @@ void model_step(struct model *model, const struct core_event *event)
     }
     watch_limits(model);
     watch_devices(model);
+    model_ledger_step(model);
 }

@@ -76,7 +76,7 @@ END_TEST
 START_TEST(lease_transitions)
 {
     /* NONE PENDING ACTIVE ENDED */
-    static const char *const rows[] = {".x..", "..xx", "...x", "...."};
+    static const char *const rows[] = {".x..", "..xx", ".x.x", "...."};
 
     ck_assert_uint_eq(ARRAY_SIZE(rows), LEASE_STATE_MAX);
     assert_matrix(lease_legal, LEASE_STATE_MAX, rows);
@@ -86,7 +86,7 @@ END_TEST
 START_TEST(client_transitions)
 {
     /* NONE ACTIVE DETACHED DEAD */
-    static const char *const rows[] = {".x..", "..xx", "...x", "...."};
+    static const char *const rows[] = {".x..", "..xx", ".x.x", "...."};
 
     ck_assert_uint_eq(ARRAY_SIZE(rows), CLIENT_STATE_MAX);
     assert_matrix(client_legal, CLIENT_STATE_MAX, rows);

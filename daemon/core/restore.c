@@ -1,0 +1,346 @@
+/*
+ * Records may have been cut off anywhere within a step, and some may be damaged. What is restored
+ * is always a ledger that adds up: a record that contradicts others is refused, and a chunk finds
+ * one of four places: its lease, its tenant's cache, on its way back to the driver, or, where its
+ * memory is gone, among the suspects of who paid for it.
+ *
+ * What takes another place than its record says is among the changes.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "daemon/core/account.h"
+#include "daemon/core/change.h"
+#include "daemon/core/chunk.h"
+#include "daemon/core/lease.h"
+#include "daemon/core/tenant.h"
+#include "daemon/core/verify.h"
+
+static int tenant_restore(struct core *core, const struct core_record *record)
+{
+    struct tenant *tenant;
+
+    if (record->number >= LIMIT_TENANTS || core->tenants[record->number] ||
+        record->tenant.name[0] == '\0' ||
+        !memchr(record->tenant.name, '\0', sizeof(record->tenant.name)) ||
+        tenant_find(core, record->tenant.name))
+        return -EINVAL;
+    tenant = tenant_new_at(core, record->tenant.name, record->number);
+    if (!tenant)
+        return -ENOMEM;
+    /* Until a configuration names it. */
+    tenant->dropped = true;
+    core->dropped_tenants++;
+    return 0;
+}
+
+/* NULL where there is none. */
+static struct account *account_at(const struct core *core, uint32_t device, uint32_t tenant)
+{
+    if (device >= core->device_count)
+        return NULL;
+    if (tenant == CORE_NOBODY)
+        return &core->devices[device]->nobody;
+    return tenant_at(core, tenant) ? &core->tenants[tenant]->accounts[device] : NULL;
+}
+
+/* What is there counts, also beyond a reserve that was raised since. */
+static bool capacity_cover(struct device *device, uint64_t bytes)
+{
+    uint64_t owned = add_saturate(device->owned, bytes);
+
+    if (owned > device->total)
+        return false;
+    device->capacity = MAX(device->capacity, owned);
+    device->reserve = device->total - device->capacity;
+    return true;
+}
+
+static int suspects_restore(struct core *core, struct account *account, uint64_t bytes)
+{
+    if (!capacity_cover(account->device, bytes))
+        return -EINVAL;
+    suspect_add(account, bytes, core->now_ns, core->options.orphan_grace_ns);
+    if (bytes > 0)
+        verify_look_soon(core, account->device);
+    return 0;
+}
+
+static int account_restore(struct core *core, const struct core_record *record)
+{
+    struct account *account = account_at(core, record->account.device, record->number);
+
+    if (!account || account->suspects > 0 || record->account.others_bytes > account->device->total)
+        return -EINVAL;
+    if (!account->tenant) {
+        account->device->others = record->account.others_bytes;
+        account->device->draining = record->account.draining;
+    }
+    return suspects_restore(core, account, record->account.suspects_bytes);
+}
+
+static int client_restore(struct core *core, const struct core_record *record)
+{
+    struct tenant *tenant = tenant_at(core, record->client.tenant);
+    struct client *client;
+    void *item;
+    int r;
+
+    if (!record->gone && !tenant)
+        return -EINVAL;
+    r = slots_restore(&core->clients, record->number, record->generation, !record->gone, &item);
+    if (r < 0 || record->gone)
+        return r;
+    client = item;
+    client->tenant = tenant;
+    client->state = CLIENT_DETACHED;
+    list_init(&client->leases);
+    list_init(&client->requests);
+    tenant->clients++;
+    return 0;
+}
+
+/* Whether a lease like this could have been made. */
+static bool lease_sane(const struct core *core, const struct core_record *record)
+{
+    const struct device *device;
+    uint64_t bytes = record->lease.chunk_bytes;
+
+    if (record->lease.device >= core->device_count)
+        return false;
+    device = core->devices[record->lease.device];
+    return bytes > 0 && bytes <= LIMIT_CHUNK_BYTES && bytes % device->granularity == 0 &&
+           record->lease.max <= LIMIT_LEASE_CHUNKS &&
+           (record->lease.max > 0 ||
+               (record->lease.count > 0 && record->lease.count <= LIMIT_LEASE_CHUNKS));
+}
+
+static int lease_restore(struct core *core, const struct core_record *record)
+{
+    struct client *client = slots_find(&core->clients, record->lease.client);
+    struct chunk **chunks = NULL;
+    struct lease *lease;
+    uint32_t room;
+    void *item;
+    int r;
+
+    if (record->gone)
+        return slots_restore(&core->leases, record->number, record->generation, false, &item);
+    if (!client || !lease_sane(core, record))
+        return -EINVAL;
+    room = record->lease.max > 0 ? record->lease.max : record->lease.count;
+    chunks = calloc(room, sizeof(struct chunk *));
+    if (!chunks)
+        return -ENOMEM;
+    r = slots_restore(&core->leases, record->number, record->generation, true, &item);
+    if (r < 0) {
+        free(chunks);
+        return r;
+    }
+    lease = item;
+    lease->client = client;
+    lease->account = &client->tenant->accounts[record->lease.device];
+    lease->chunk_bytes = record->lease.chunk_bytes;
+    lease->chunks = chunks;
+    lease->max = record->lease.max;
+    lease->room = room;
+    list_init(&lease->link);
+    lease->state = LEASE_PENDING;
+    client->tenant->leases_pending++;
+    client->tenant->arenas += lease->max > 0;
+    client->tenant->arena_chunks += lease->max;
+    lease_activate(core, lease);
+    return 0;
+}
+
+/* ------------------------------------------------------------------ chunks */
+
+/* Where the lease has it. */
+static void chunk_place(struct chunk *chunk, struct lease *lease, uint32_t index)
+{
+    chunk->lease = lease;
+    chunk->index = index;
+    lease->chunks[index] = chunk;
+    lease->count++;
+    lease->client->leased_bytes += lease->chunk_bytes;
+}
+
+/* The lease that has the chunk by both of their records. */
+static struct lease *lease_of(
+    struct core *core, const struct core_record *record, const struct account *account)
+{
+    struct lease *lease;
+
+    if (record->chunk.state != CORE_CHUNK_LEASED)
+        return NULL;
+    lease = slots_find(&core->leases, record->chunk.lease);
+    if (!lease || lease->account != account || lease->chunk_bytes != record->chunk.bytes ||
+        record->chunk.index >= lease->room || lease->chunks[record->chunk.index])
+        return NULL;
+    return lease;
+}
+
+static void chunk_charge(
+    struct chunk *chunk, struct account *account, enum chunk_state state, uint64_t bytes)
+{
+    list_init(&chunk->link);
+    list_init(&chunk->age);
+    charge_take(&chunk->charge, account, state, bytes);
+    chunk->state = (uint8_t) state;
+    chunk->exposed = account->tenant != NULL;
+}
+
+static void chunk_stick(struct chunk *chunk)
+{
+    chunk->stuck = true;
+    chunk->charge.account->device->stuck += chunk->charge.bytes;
+}
+
+static bool chunk_sane(const struct core_record *record, const struct account *account)
+{
+    bool nobody = record->chunk.tenant == CORE_NOBODY;
+
+    if (!account || record->chunk.bytes == 0 || record->chunk.bytes > LIMIT_CHUNK_BYTES ||
+        record->chunk.bytes % account->device->granularity != 0)
+        return false;
+    switch (record->chunk.state) {
+    case CORE_CHUNK_CLEAN:
+        return nobody;
+    case CORE_CHUNK_LEASED:
+    case CORE_CHUNK_CACHED:
+        return !nobody;
+    case CORE_CHUNK_RELEASING:
+        return true;
+    }
+    return false;
+}
+
+/* Its memory is gone, or will be when the last holder lets go. */
+static int chunk_lose(struct core *core, const struct core_record *record, struct account *account)
+{
+    void *item;
+    int r = suspects_restore(core, account, record->chunk.bytes);
+
+    if (r == 0)
+        r = slots_restore(&core->chunks, record->number, record->generation, true, &item);
+    if (r < 0)
+        return r;
+    slots_change(&core->chunks, item);
+    slots_give(&core->chunks, item);
+    return 0;
+}
+
+static int chunk_restore(struct core *core, const struct core_record *record, bool handle)
+{
+    struct account *account = account_at(core, record->chunk.device, record->chunk.tenant);
+    struct lease *lease;
+    struct chunk *chunk;
+    void *item;
+    int r;
+
+    if (record->gone)
+        return slots_restore(&core->chunks, record->number, record->generation, false, &item);
+    if (!chunk_sane(record, account))
+        return -EINVAL;
+    lease = lease_of(core, record, account);
+    if (!handle && !lease)
+        return chunk_lose(core, record, account);
+    if (!capacity_cover(account->device, record->chunk.bytes))
+        return -EINVAL;
+    r = slots_restore(&core->chunks, record->number, record->generation, true, &item);
+    if (r < 0)
+        return r;
+    chunk = item;
+    if (lease) {
+        chunk_charge(chunk, account, CHUNK_LEASED, record->chunk.bytes);
+        chunk_place(chunk, lease, record->chunk.index);
+        if (!handle)
+            chunk_stick(chunk);
+    } else if (record->chunk.state == CORE_CHUNK_RELEASING) {
+        chunk_charge(chunk, account, CHUNK_RELEASING, record->chunk.bytes);
+        chunk_release_later(chunk);
+    } else {
+        /* Clean, cached, or on its way into a lease that was never granted. */
+        chunk_charge(chunk, account, CHUNK_LEASED, record->chunk.bytes);
+        chunk_keep(core, chunk, account);
+    }
+    return 0;
+}
+
+int core_restore(struct core *core, const struct core_record *record, bool handle)
+{
+    switch (record->type) {
+    case CORE_RECORD_TENANT:
+        return tenant_restore(core, record);
+    case CORE_RECORD_ACCOUNT:
+        return account_restore(core, record);
+    case CORE_RECORD_CLIENT:
+        return client_restore(core, record);
+    case CORE_RECORD_LEASE:
+        return lease_restore(core, record);
+    case CORE_RECORD_CHUNK:
+        return chunk_restore(core, record, handle);
+    case CORE_RECORD_MAX:
+        break;
+    }
+    return -EINVAL;
+}
+
+/* ------------------------------------------------------------------ holes */
+
+static int hole_fill(struct core *core, struct lease *lease, uint32_t index)
+{
+    struct chunk *chunk;
+    void *item;
+    int r;
+
+    if (!capacity_cover(lease->account->device, lease->chunk_bytes))
+        return -ENOMEM;
+    r = slots_take(&core->chunks, &item);
+    if (r != SLOTS_OK)
+        return r < 0 ? r : -ENOMEM;
+    chunk = item;
+    chunk_charge(chunk, lease->account, CHUNK_LEASED, lease->chunk_bytes);
+    chunk_place(chunk, lease, index);
+    chunk_stick(chunk);
+    slots_change(&core->chunks, chunk);
+    return 0;
+}
+
+/* A lease without holes gets there again. `lease->count` is what was found of lease->room. */
+static int lease_mend(struct core *core, struct lease *lease, bool damaged)
+{
+    uint32_t hole = 0, found = lease->count;
+
+    if (lease->max > 0 || found == lease->room)
+        return 0;
+    for (uint32_t i = 0; damaged && i < lease->room; i++) {
+        int r = lease->chunks[i] ? 0 : hole_fill(core, lease, i);
+
+        if (r < 0)
+            return r;
+    }
+    while (hole < lease->room && lease->chunks[hole])
+        hole++;
+    change_lease(core, lease);
+    for (uint32_t i = hole; i < lease->room; i++)
+        lease_take_back(core, lease, i);
+    if (lease->count == 0)
+        lease_end(core, lease);
+    return 0;
+}
+
+int core_restore_end(struct core *core, bool damaged, uint32_t generation)
+{
+    slots_restore_end(&core->clients, generation);
+    slots_restore_end(&core->leases, generation);
+    slots_restore_end(&core->chunks, generation);
+    for (uint32_t i = 0; i < core->leases.high; i++) {
+        struct lease *lease = slots_at(&core->leases, i);
+        int r = lease ? lease_mend(core, lease, damaged) : 0;
+
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
