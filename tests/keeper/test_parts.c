@@ -1,4 +1,4 @@
-/* The keeper's parts without a broker: what it reads, holds, passes on, and when it starts again. */
+/* The parts of the keeper without a broker: what it reads, holds, passes on, when it starts. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
