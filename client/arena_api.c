@@ -7,6 +7,7 @@
 #include "client/arena_fill.h"
 #include "client/arena_want.h"
 #include "client/fork.h"
+#include "client/resume.h"
 #include "client/wait.h"
 
 #define _rare_ __attribute__((noinline, cold))
@@ -56,11 +57,12 @@ static int page_lack(struct outcome *outcome, const struct gmb_arena *arena, siz
 static int alloc_refuse(struct gmb_arena *arena, size_t n, struct outcome *outcome)
 {
     struct gmb_session *session = arena->lease.session;
+    struct outcome gone;
 
     (void) page_lack(outcome, arena, n);
     if (pthread_mutex_trylock(&session->lock) == 0) {
-        if (session->conn == NULL)
-            *outcome = session->broken;
+        if (session_usable(session, &gone) < 0)
+            *outcome = gone;
         (void) pthread_mutex_unlock(&session->lock);
     }
     return outcome->code;
@@ -101,10 +103,9 @@ static int alloc_turn(struct gmb_arena *arena, struct want *want, struct outcome
     uint64_t now_ns = clock_now(&clock_monotonic), until_ns;
     int r;
 
-    if (session->conn == NULL) {
-        *outcome = session->broken;
-        return outcome->code;
-    }
+    r = session_usable(session, outcome);
+    if (r < 0)
+        return r;
     if (fill_failed(arena, want)) {
         *outcome = arena->fill_outcome;
         return outcome->code;

@@ -30,9 +30,12 @@ bool arena_unmap(struct gmb_arena *arena, uint32_t first, uint32_t count)
 
 void arena_tell(struct gmb_arena *arena, enum request_kind kind, uint32_t first, uint32_t count)
 {
-    struct request *request = request_new(kind, REQUEST_OWNER_NOBODY);
     struct outcome ignored;
+    struct request *request;
 
+    if (arena->lease.lost)
+        return;
+    request = request_new(kind, REQUEST_OWNER_NOBODY);
     /* Without host memory the broker counts the chunks as used until the arena ends. */
     if (request == NULL)
         return;

@@ -54,6 +54,9 @@ int arena_fill_start(
     struct request *request;
     int r;
 
+    if (arena->lease.lost)
+        return outcome_set(
+            outcome, GMB_E_DISCONNECTED, "the broker lost this arena when it restarted");
     count = run_find(arena, true, (uint32_t) wanted, &first);
     if (count == 0)
         count = run_find(arena, false, (uint32_t) wanted, &first);

@@ -249,12 +249,31 @@ static void settings_read(struct gmb_arena *arena, const struct gmb_arena_params
     atomic_store(&arena->now, arena_clock());
 }
 
+/* From here on it is among what a broker that comes back is told of. If one was told meanwhile, it
+ * took the arena back. */
+static int arena_register(struct gmb_arena *arena, unsigned resumes, struct outcome *outcome)
+{
+    struct gmb_session *session = arena->lease.session;
+    int r = 0;
+
+    (void) pthread_mutex_lock(&session->lock);
+    arena->lease.lost = resumes != session->resumes;
+    arena->lease.known = !arena->lease.lost;
+    if (arena->lease.lost)
+        r = outcome_set(outcome, GMB_E_DISCONNECTED, "the broker restarted meanwhile");
+    else
+        list_append(&session->arenas, &arena->lease.link);
+    (void) pthread_mutex_unlock(&session->lock);
+    return r;
+}
+
 static int arena_create(struct gmb_session *session, const struct gmb_arena_params *params,
     struct device *device, const struct geometry *geometry, struct gmb_arena **ret,
     struct outcome *outcome)
 {
     struct request *request;
     struct gmb_arena *arena = NULL;
+    unsigned resumes;
     int r = arena_alloc_object(session, device, geometry, &arena, outcome);
 
     if (r < 0)
@@ -269,14 +288,14 @@ static int arena_create(struct gmb_session *session, const struct gmb_arena_para
     arena->lease.id = request->arena_id;
     settings_read(arena, params);
     r = arena_set_up(arena, request, geometry, outcome);
+    resumes = request->resumes;
     request_free(request);
+    if (r == 0)
+        r = arena_register(arena, resumes, outcome);
     if (r < 0) {
         arena_drop_consume(arena);
         return r;
     }
-    (void) pthread_mutex_lock(&session->lock);
-    list_append(&session->arenas, &arena->lease.link);
-    (void) pthread_mutex_unlock(&session->lock);
     *ret = arena;
     return 0;
 }

@@ -153,7 +153,7 @@ void arenas_serve(struct gmb_session *session)
     if (list_empty(&session->arenas))
         return;
     now_ns = clock_now(&clock_monotonic);
-    if (session->conn == NULL || now_ns < session->arenas_due_ns)
+    if (session->phase != SESSION_READY || now_ns < session->arenas_due_ns)
         return;
     session->arenas_due_ns = now_ns + SERVE_INTERVAL_NS;
     list_for_each(lease, &session->arenas, struct gmb_lease, link)

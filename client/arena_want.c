@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "client/fork.h"
 #include "client/request.h"
+#include "client/resume.h"
 #include "client/wait.h"
 
 static bool page_evicted(const struct gmb_arena *arena, uint32_t page)
@@ -41,6 +42,15 @@ static int want_next(struct gmb_arena *arena, size_t n, const uint32_t *pages, s
     return 0;
 }
 
+/* Why no page can come back now. With the lock. */
+static int arena_gone(const struct gmb_arena *arena, struct outcome *outcome)
+{
+    if (arena->lease.lost)
+        return outcome_set(
+            outcome, GMB_E_DISCONNECTED, "the broker lost this arena when it restarted");
+    return session_usable(arena->lease.session, outcome);
+}
+
 int arena_want(struct gmb_arena *arena, size_t n, const uint32_t *pages, struct outcome *outcome)
 {
     struct gmb_session *session = arena->lease.session;
@@ -54,12 +64,53 @@ int arena_want(struct gmb_arena *arena, size_t n, const uint32_t *pages, struct 
         if (r < 0 || request == NULL)
             continue;
         (void) pthread_mutex_lock(&session->lock);
-        r = request_submit(session, request, outcome);
+        r = arena_gone(arena, outcome);
+        if (r == 0)
+            r = request_submit(session, request, outcome);
         (void) pthread_mutex_unlock(&session->lock);
         if (r < 0)
             request_free(request);
     }
     return r;
+}
+
+static bool page_waits(const struct gmb_arena *arena, uint32_t page)
+{
+    uint64_t word = __atomic_load_n(&arena->pool.table.pages[page].word, __ATOMIC_RELAXED);
+
+    return arena_word_state(word) == ARENA_PAGE_EVICTED && arena_word_pins(word) > 0;
+}
+
+/* One message's worth of pages from `*at` on. NULL without host memory. */
+static struct request *want_again_next(struct gmb_arena *arena, uint32_t *at)
+{
+    struct request *request = request_new(REQUEST_WANT, REQUEST_OWNER_NOBODY);
+
+    if (request != NULL)
+        request->pages = calloc(LIMIT_WANT_PAGES, sizeof(*request->pages));
+    if (request == NULL || request->pages == NULL)
+        return request_free(request);
+    request->target = arena->lease.id;
+    for (; *at < arena->pool.table.page_count && request->page_count < LIMIT_WANT_PAGES; ++*at) {
+        if (page_waits(arena, *at))
+            request->pages[request->page_count++] = *at;
+    }
+    return request;
+}
+
+void arena_want_again(struct gmb_arena *arena)
+{
+    struct outcome ignored = OUTCOME_OK;
+
+    for (uint32_t at = 0; at < arena->pool.table.page_count;) {
+        struct request *request = want_again_next(arena, &at);
+
+        /* Whoever waits for them asks again when its time is up. */
+        if (request == NULL)
+            return;
+        if (request->page_count == 0 || request_submit(arena->lease.session, request, &ignored) < 0)
+            request_free(request);
+    }
 }
 
 static int wait_pages(struct gmb_arena *arena, size_t n, const uint32_t *pages, uint64_t wait_ns,
@@ -74,10 +125,8 @@ static int wait_pages(struct gmb_arena *arena, size_t n, const uint32_t *pages, 
         op = arena_pages_ready(&arena->pool.table, n, pages);
         if (op != ARENA_OP_WAITING)
             break;
-        if (session->conn == NULL) {
-            *outcome = session->broken;
+        if (arena_gone(arena, outcome) < 0)
             break;
-        }
         if (clock_now(&clock_monotonic) >= deadline_ns) {
             (void) outcome_set(outcome, GMB_E_TIMED_OUT, "pages are still on their way back");
             break;

@@ -22,8 +22,7 @@ static int chunks_enable(
     return r == 0 ? 0 : outcome_set(outcome, GMB_E_GPU, "%s", error.text);
 }
 
-/* False when the driver kept the memory: the broker must not be told that it is free. */
-static bool chunks_undo(struct gmb_session *session, const struct request *request)
+bool request_chunks_undo(struct gmb_session *session, const struct request *request)
 {
     struct gmb_lease *lease = request->lease;
     uint64_t at = lease->address + request->first_chunk * lease->chunk_bytes;
@@ -103,16 +102,19 @@ void request_conclude_consume(
     if (ret->outcome.code == 0 && !nobody)
         (void) chunks_enable(session, request, &ret->outcome);
     if (ret->outcome.code != 0 || nobody)
-        undone = chunks_undo(session, request);
+        undone = request_chunks_undo(session, request);
 
     (void) pthread_mutex_lock(&session->lock);
     lease->busy = lease->busy && nobody;
     if (ret->outcome.code == 0 && !nobody)
         atomic_store(&lease->chunks, request->total_chunks);
-    if (undone && granted)
+    if (undone && granted) {
+        lease->held = request->first_chunk;
+        lease->known = lease->known && kind != REQUEST_LEASE;
         give_back_consume(session, request, lease);
-    else
+    } else {
         request_free(request);
+    }
     if (kind == REQUEST_GROW && nobody)
         grow_settle(session, lease);
     (void) pthread_mutex_unlock(&session->lock);

@@ -16,3 +16,7 @@ struct conclusion {
  */
 void request_conclude_consume(
     struct gmb_session *session, struct request *request, struct conclusion *ret);
+
+/* Unmaps what has come of a grant that nobody has seen yet. False when the driver kept the memory:
+ * the broker must not be told that it is free. Without `lock`. */
+bool request_chunks_undo(struct gmb_session *session, const struct request *request);

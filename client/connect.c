@@ -6,11 +6,13 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "client/session.h"
 #include "client/text.h"
 
 #define HELLO_ID 1
 
-static int hello_send(struct conn *conn, const char *program, struct outcome *outcome)
+int connect_hello(
+    struct conn *conn, const char *program, const uint8_t *token, struct outcome *outcome)
 {
     Gmb__ClientMessage message = GMB__CLIENT_MESSAGE__INIT;
     Gmb__Hello hello;
@@ -21,6 +23,10 @@ static int hello_send(struct conn *conn, const char *program, struct outcome *ou
     gmb__hello__init(&hello);
     hello.version = CLIENT_PROTOCOL_VERSION;
     hello.program = name;
+    if (token != NULL) {
+        hello.token.data = (uint8_t *) (uintptr_t) token;
+        hello.token.len = SESSION_TOKEN_BYTES;
+    }
     message.id = HELLO_ID;
     message.body_case = GMB__CLIENT_MESSAGE__BODY_HELLO;
     message.hello = &hello;
@@ -67,7 +73,7 @@ int connect_greet(struct conn *conn, const char *program, uint64_t deadline_ns,
     Gmb__BrokerMessage *message;
     const uint8_t *bytes;
     size_t size;
-    int r = hello_send(conn, program, outcome);
+    int r = connect_hello(conn, program, NULL, outcome);
 
     if (r == 0)
         r = frame_wait(conn, deadline_ns, &bytes, &size, outcome);

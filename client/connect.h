@@ -3,6 +3,11 @@
 
 #include "client/session.h"
 
+/* Sends Hello; `token` is that of the session to resume, or NULL. A broker that closes meanwhile is
+ * found by reading. */
+int connect_hello(
+    struct conn *conn, const char *program, const uint8_t *token, struct outcome *outcome);
+
 /*
  * Says Hello and waits for Welcome, which is the caller's to free. The broker's Error, or
  * DISCONNECTED, TIMED_OUT, PROTOCOL, UNSUPPORTED.

@@ -43,7 +43,7 @@ int callbacks_run(struct gmb_session *session, const struct outcome *verdict)
         (void) pthread_mutex_lock(&session->lock);
     }
     /* A session that is over stays readable, so that a loop comes to hear of it. */
-    if (session->conn != NULL)
+    if (session->phase != SESSION_OVER)
         (void) eventfd_read(session->notify_fd, &value);
     return count;
 }
@@ -57,13 +57,13 @@ static int dispatch(struct gmb_session *session, uint64_t deadline_ns, struct ou
 {
     int count;
 
-    if (list_empty(&session->answered) && session->conn != NULL)
+    if (list_empty(&session->answered) && session->phase != SESSION_OVER)
         session_step(session, deadline_ns);
-    while (list_empty(&session->answered) && session->conn != NULL &&
+    while (list_empty(&session->answered) && session->phase != SESSION_OVER &&
            clock_now(&clock_monotonic) < deadline_ns)
         session_step(session, deadline_ns);
     count = callbacks_run(session, NULL);
-    if (count == 0 && session->conn == NULL) {
+    if (count == 0 && session->phase == SESSION_OVER) {
         *outcome = session->broken;
         return outcome->code;
     }

@@ -14,6 +14,8 @@ int lease_done_wait(struct gmb_session *session, struct request *request, struct
     uint64_t deadline_ns = add_saturate(clock_now(&clock_monotonic), session->timeout_ns);
     bool answered;
 
+    if (request == NULL)
+        return 0;
     (void) pthread_mutex_lock(&session->lock);
     while (!request->answered && clock_now(&clock_monotonic) < deadline_ns)
         session_step(session, deadline_ns);
@@ -38,6 +40,12 @@ static int shrink_tell(
     request->target = lease->id;
     request->keep_chunks = keep;
     (void) pthread_mutex_lock(&session->lock);
+    lease->held = keep;
+    if (lease->lost) {
+        (void) pthread_mutex_unlock(&session->lock);
+        request_free(request);
+        return 0;
+    }
     r = request_submit(session, request, outcome);
     (void) pthread_mutex_unlock(&session->lock);
     if (r < 0) {
@@ -87,7 +95,7 @@ _public_ int gmb_lease_shrink(gmb_lease *lease, uint64_t bytes)
 static int lease_release(struct gmb_lease *lease, struct outcome *outcome)
 {
     struct gmb_session *session = lease->session;
-    struct request *request;
+    struct request *request = NULL;
     int r = lease_empty(lease, 0, true, outcome);
 
     if (r == 0) {

@@ -25,6 +25,18 @@
  *     is granted all the same goes back by itself. Asynchronous requests have no such limit: there
  *     is gmb_cancel().
  *
+ * Restarts
+ *     When the broker goes away everything that is mapped stays mapped and usable, pages are
+ *     allocated, freed and pinned as far as they are here, and memory that is given back goes back
+ *     once the broker is there again. Whoever dispatches or waits (the background thread, say)
+ *     looks for it, after 10 ms at first and every second at last, and resumes the session: leases,
+ *     arenas and pages that were waited for go on. New requests fail meanwhile or wait, as
+ *     gmb_options.offline says; one without wait fails in any case. A broker that comes back
+ *     without its memory of a lease (it ran without an fd store, or was damaged) leaves it mapped:
+ *     such a lease can be used and given back, not grown, and pages of an arena that were evicted
+ *     don't come back (DISCONNECTED). A session is over only when the broker broke the protocol, or
+ *     never gave a token to resume with.
+ *
  * Contexts
  *     The first lease on a device retains its primary context, which the CUDA runtime uses too,
  *     until gmb_disconnect(). The calling thread's current context is never changed.
@@ -90,12 +102,19 @@ const char *gmb_error_limit(void);
 
 /* ---------------------------------------------------------------- session */
 
+/* What becomes of requests while the broker is away (restarted, upgraded, crashed). */
+enum gmb_offline {
+    GMB_OFFLINE_FAIL = 0, /* they fail with DISCONNECTED, those in flight, too */
+    GMB_OFFLINE_WAIT = 1  /* they wait for it, as long as they may wait for memory */
+};
+
 struct gmb_options {
     size_t size;         /* sizeof(struct gmb_options): lets the structure grow */
     const char *socket;  /* NULL: $GMB_SOCKET, else /run/gmbd/client.sock */
     const char *program; /* shown to operators; NULL: the process's own name */
     const char *driver;  /* "cuda" or "sim"; NULL: whichever the broker uses */
     uint64_t timeout_ns; /* for greeting, and for answers beyond their deadline; 0: 10 s */
+    uint32_t offline;    /* enum gmb_offline */
 };
 
 /* Connects and greets. Blocks up to the timeout, and for the loading of the driver. `options` may
@@ -109,6 +128,14 @@ int gmb_connect(const struct gmb_options *options, gmb_session **ret_session);
  * and frees the session; the leases' handles are gone with it. Blocks for the broker's answers, the
  * session's timeout at most. Accepts NULL. No other thread may be inside a call on the session. */
 void gmb_disconnect(gmb_session *session);
+
+enum gmb_connection {
+    GMB_CONNECTION_READY = 0,
+    GMB_CONNECTION_AWAY = 1, /* the broker is; whoever dispatches or waits looks for it */
+    GMB_CONNECTION_OVER = 2  /* for good: every call that needs the broker is DISCONNECTED */
+};
+/* Where the session stands: GMB_CONNECTION_*, or FORKED. Doesn't block. */
+int gmb_connection(gmb_session *session);
 
 /* Name of the tenant that the broker counts this process under. Owned by the session. */
 const char *gmb_tenant(const gmb_session *session);
@@ -250,14 +277,14 @@ enum gmb_pin {
     GMB_PIN_LOST = 2 /* nothing was pinned: some were recomputable and have been dropped */
 };
 /* Sends one message to the broker when it answers WAITING. DISCONNECTED, with nothing pinned, when
- * pages aren't resident and the broker is away. */
+ * pages aren't resident and the broker is away, unless the session waits for it. */
 int gmb_page_pin(gmb_arena *arena, size_t n, const uint32_t *pages);
 int gmb_page_unpin(gmb_arena *arena, size_t n, const uint32_t *pages);
 /* Whether all are resident now: GMB_PIN_*. The pages are pinned by the caller. */
 int gmb_page_ready(gmb_arena *arena, size_t n, const uint32_t *pages);
 /* Blocks until all are resident (GMB_PIN_READY) or those that aren't are lost (GMB_PIN_LOST), or
- * wait_ns passed (TIMED_OUT). DISCONNECTED when the broker went away meanwhile: unpin what isn't
- * ready. */
+ * wait_ns passed (TIMED_OUT). DISCONNECTED when the broker went away meanwhile, unless the
+ * session waits for it: unpin what isn't ready. */
 int gmb_page_wait(gmb_arena *arena, size_t n, const uint32_t *pages, uint64_t wait_ns);
 /* Marks a use, for the eviction policy; pinning does so, too. */
 int gmb_page_touch(gmb_arena *arena, size_t n, const uint32_t *pages);
@@ -322,7 +349,7 @@ int gmb_cancel(gmb_session *session, uint64_t request);
 int gmb_fd(const gmb_session *session);
 
 /* Reads what has come and runs callbacks. Waits up to `timeout_ms` for something (0: not, -1: for
- * ever). The number of callbacks run, or a GMB_E_* code: DISCONNECTED when the broker has gone,
+ * ever). The number of callbacks run, or a GMB_E_* code: DISCONNECTED when the session is over,
  * after every pending request was called back with it. One thread at a time; others get INVALID. */
 int gmb_dispatch(gmb_session *session, int timeout_ms);
 

@@ -145,7 +145,13 @@ int grant_take(struct gmb_session *session, struct request *request, const Gmb__
         (void) pthread_mutex_lock(&session->lock);
     }
     request->granted_chunks += (uint32_t) grant->n_chunks;
-    if (request->first_chunk + request->granted_chunks == request->total_chunks)
+    if (request->first_chunk + request->granted_chunks == request->total_chunks) {
+        if (request->kind != REQUEST_FILL && request->outcome.code == 0 &&
+            request->owner != REQUEST_OWNER_NOBODY) {
+            request->lease->held = request->total_chunks;
+            request->lease->known = true;
+        }
         request_answer(session, request);
+    }
     return 0;
 }

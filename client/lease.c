@@ -109,6 +109,12 @@ int lease_farewell(struct gmb_lease *lease, enum request_owner owner, struct req
     struct request *request = lease->farewell;
     int r;
 
+    lease->known = false;
+    if (lease->lost) {
+        *ret_request = NULL;
+        return 0;
+    }
+
     request->owner = owner;
     request->target = lease->id;
     r = request_submit(lease->session, request, outcome);

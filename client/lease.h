@@ -29,10 +29,11 @@ void lease_range_free(struct gmb_lease *lease);
 /* Empties the lease, tells the broker, awaits no answer, and frees it. Without `lock`. */
 void lease_drop_consume(struct gmb_lease *lease);
 
-/* Sends the farewell of an emptied lease, which then no longer has one. `lock` is held. */
+/* Sends the farewell of an emptied lease, which then no longer has one; NULL where the broker lost
+ * the lease and hears nothing of it. `lock` is held. */
 int lease_farewell(struct gmb_lease *lease, enum request_owner owner, struct request **ret_request,
     struct outcome *outcome);
 
-/* Waits for the broker's Done. `request` is the calling thread's and gone afterwards. Without
+/* Waits for the broker's Done; at once for NULL. `request` is the calling thread's and gone afterwards. Without
  * `lock`. */
 int lease_done_wait(struct gmb_session *session, struct request *request, struct outcome *outcome);

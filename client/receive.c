@@ -6,30 +6,13 @@
 #include "client/receive.h"
 
 #include <errno.h>
-#include <sys/epoll.h>
 
 #include "client/arena_fill.h"
 #include "client/arena_serve.h"
 #include "client/conclude.h"
 #include "client/grant.h"
 #include "client/request.h"
-#include "client/wait.h"
-
-/* The requests' own outcomes say more than the end of the session, where they have one. */
-static void session_break(struct gmb_session *session, const struct outcome *why)
-{
-    session->broken = *why;
-    (void) epoll_ctl(session->epoll_fd, EPOLL_CTL_DEL, conn_fd(session->conn), NULL);
-    session->conn = conn_free(session->conn);
-    while (!list_empty(&session->pending)) {
-        struct request *request = list_first(&session->pending, struct request, link);
-
-        if (request->outcome.code == 0)
-            request->outcome = *why;
-        request_answer(session, request);
-    }
-    session_notify(session);
-}
+#include "client/resume.h"
 
 /* Whether the kind of answer fits the request; what has no meaning for it is a breach. */
 static int answer_take(struct gmb_session *session, struct request *request,
@@ -46,6 +29,7 @@ static int answer_take(struct gmb_session *session, struct request *request,
         request->arena_id = message->arena_created->lease;
         request->arena_chunk_bytes = message->arena_created->chunk_bytes;
         request->arena_max_chunks = message->arena_created->max_chunks;
+        request->resumes = session->resumes;
         request->table_fd = fdset_take(fds, 0);
         request->event_fd = fdset_take(fds, 1);
         request_answer(session, request);
@@ -94,6 +78,8 @@ static int message_take(struct gmb_session *session, const Gmb__BrokerMessage *m
 {
     struct request *request;
 
+    if (session->phase != SESSION_READY)
+        return resume_take(session, message, why);
     if (message->id == 0)
         return event_take(session, message, fds, why);
     request = request_find(session, message->id);

@@ -14,6 +14,8 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
+#include "base/clock.h"
+#include "client/resume.h"
 #include "client/wait.h"
 
 struct request *request_new(enum request_kind kind, enum request_owner owner)
@@ -169,7 +171,9 @@ static int request_transmit(struct conn *conn, struct request *request)
 /* Lets whoever polls the socket know whether to wait for room. */
 static void watch_write(struct gmb_session *session)
 {
-    bool wanted = session->conn != NULL && (session->unsent > 0 || conn_wants_write(session->conn));
+    bool wanted =
+        session->conn != NULL && ((session->phase == SESSION_READY && session->unsent > 0) ||
+                                     conn_wants_write(session->conn));
     struct epoll_event event = {
         .events = (uint32_t) EPOLLIN | (wanted ? (uint32_t) EPOLLOUT : 0),
     };
@@ -190,11 +194,14 @@ void request_pump(struct gmb_session *session)
         return;
     if (conn_wants_write(session->conn))
         r = conn_flush(session->conn);
-    if (r == 0 && session->unsent > 0) {
+    if (r == 0 && session->phase == SESSION_READY && session->unsent > 0) {
         list_for_each_safe(request, &session->pending, struct request, link)
         {
             if (request->sent)
                 continue;
+            /* The broker's deadline is the one that began with the first sending. */
+            if (request->again && request->expires_ns != CLOCK_NEVER)
+                request->wait_ns = sub_saturate(request->expires_ns, clock_now(&clock_monotonic));
             r = request_transmit(session->conn, request);
             if (r < 0)
                 break;
@@ -210,28 +217,79 @@ void request_pump(struct gmb_session *session)
     watch_write(session);
 }
 
-int request_submit(struct gmb_session *session, struct request *request, struct outcome *outcome)
+/*
+ * While there is no connection: what gives something back, or withdraws, is settled by what the
+ * broker will be told is held.
+ */
+static void submit_away(struct gmb_session *session, struct request *request)
 {
-    if (session->conn == NULL) {
+    struct request *target =
+        request->kind == REQUEST_CANCEL ? request_find(session, request->target) : NULL;
+
+    if (target != NULL) {
+        (void) outcome_set(&target->outcome, GMB_E_CANCELLED,
+            "the request was withdrawn while the broker is away");
+        request_answer(session, target);
+    }
+    request->sent = true;
+    request_answer(session, request);
+}
+
+static int submit_check(
+    struct gmb_session *session, struct request *request, struct outcome *outcome)
+{
+    int r = 0;
+
+    if (session->phase == SESSION_OVER) {
         *outcome = session->broken;
         return outcome->code;
     }
-    if (request_takes_memory(request)) {
-        if (session->leaving)
-            return outcome_set(outcome, GMB_E_CANCELLED, "the session is being disconnected");
-        if (session->waiting >= LIMIT_REQUESTS_PER_CLIENT) {
-            outcome_set(outcome, GMB_E_EXHAUSTED, "%u requests of this session wait already",
-                session->waiting);
-            outcome->limit = GMB_LIMIT_REQUESTS;
-            return outcome->code;
-        }
-        session->waiting++;
+    if (request_resumes(request) || request_is_note(request))
+        r = session_usable(session, outcome);
+    if (r < 0 || !request_takes_memory(request))
+        return r;
+    if (session->leaving)
+        return outcome_set(outcome, GMB_E_CANCELLED, "the session is being disconnected");
+    if (session->phase != SESSION_READY && request->wait_ns == GMB_WAIT_NONE) {
+        *outcome = session->broken;
+        return outcome->code;
     }
-    if (!request_is_note(request))
+    if (session->waiting >= LIMIT_REQUESTS_PER_CLIENT) {
+        outcome_set(
+            outcome, GMB_E_EXHAUSTED, "%u requests of this session wait already", session->waiting);
+        outcome->limit = GMB_LIMIT_REQUESTS;
+        return outcome->code;
+    }
+    session->waiting++;
+    request->expires_ns = add_saturate(clock_now(&clock_monotonic), request->wait_ns);
+    return 0;
+}
+
+int request_submit(struct gmb_session *session, struct request *request, struct outcome *outcome)
+{
+    int r = submit_check(session, request, outcome);
+
+    if (r < 0)
+        return r;
+    if (request_is_note(request)) {
+        /* A broker that comes back is told what is mapped, and of every page that still waits. */
+        if (session->phase != SESSION_READY) {
+            (void) request_free(request);
+            return 0;
+        }
+    } else {
         request->id = ++session->last_id;
+    }
+    if (session->phase == SESSION_AWAY && !request_resumes(request)) {
+        submit_away(session, request);
+        return 0;
+    }
     list_append(&session->pending, &request->link);
     session->unsent++;
-    request_pump(session);
+    if (session->phase == SESSION_READY)
+        request_pump(session);
+    else
+        resume_arm(session);
     return 0;
 }
 

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/timerfd.h>
 
 #include "base/clock.h"
 #include "client/arena.h"
@@ -22,6 +23,8 @@
 #include "client/fork.h"
 #include "client/lease.h"
 #include "client/request.h"
+#include "client/resume.h"
+#include "client/resume_held.h"
 #include "client/thread.h"
 #include "client/wait.h"
 #include "gpu/loader.h"
@@ -57,7 +60,11 @@ static struct gmb_session *session_free(struct gmb_session *session)
     close_fd(&session->notify_fd);
     close_fd(&session->wake_fd);
     close_fd(&session->arrivals_fd);
+    close_fd(&session->retry_fd);
+    session->held = resume_held_free(session->held);
     free(session->devices);
+    free(session->socket);
+    free(session->program);
     session->gpu = gpu_close(session->gpu);
     (void) pthread_cond_destroy(&session->changed);
     (void) pthread_mutex_destroy(&session->lock);
@@ -94,8 +101,9 @@ static int session_make(struct gmb_session **ret, struct outcome *outcome)
     session->notify_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     session->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     session->arrivals_fd = epoll_create1(EPOLL_CLOEXEC);
+    session->retry_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
     if (session->epoll_fd < 0 || session->notify_fd < 0 || session->wake_fd < 0 ||
-        session->arrivals_fd < 0) {
+        session->arrivals_fd < 0 || session->retry_fd < 0) {
         (void) outcome_set_errno(outcome, errno, "no fds for a session");
         session_free(session);
         return outcome->code;
@@ -109,7 +117,8 @@ static int poll_set_fill(struct gmb_session *session, struct outcome *outcome)
     struct epoll_event event = {.events = EPOLLIN};
 
     if (epoll_ctl(session->epoll_fd, EPOLL_CTL_ADD, conn_fd(session->conn), &event) < 0 ||
-        epoll_ctl(session->epoll_fd, EPOLL_CTL_ADD, session->notify_fd, &event) < 0)
+        epoll_ctl(session->epoll_fd, EPOLL_CTL_ADD, session->notify_fd, &event) < 0 ||
+        epoll_ctl(session->epoll_fd, EPOLL_CTL_ADD, session->retry_fd, &event) < 0)
         return outcome_set_errno(outcome, errno, "no poll set for a session");
     return 0;
 }
@@ -141,6 +150,7 @@ static int session_greet(struct gmb_session *session, const struct gmb_options *
     if (r < 0)
         return r;
     (void) snprintf(session->tenant, sizeof(session->tenant), "%s", message->welcome->tenant);
+    resume_token_take(session, message->welcome);
     r = driver_open(session, options->driver, message->welcome->driver, outcome);
     if (r == 0)
         r = devices_load(session, message->welcome, outcome);
@@ -155,6 +165,18 @@ static const char *socket_path(const struct gmb_options *options)
     return path != NULL ? path : SOCKET_DEFAULT;
 }
 
+/* What a later connection needs. */
+static int options_keep(
+    struct gmb_session *session, const struct gmb_options *options, struct outcome *outcome)
+{
+    session->patient = options->offline == GMB_OFFLINE_WAIT;
+    session->socket = strdup(socket_path(options));
+    session->program = options->program != NULL ? strdup(options->program) : NULL;
+    if (session->socket == NULL || (options->program != NULL && session->program == NULL))
+        return outcome_set(outcome, GMB_E_INTERNAL, "no host memory for a session");
+    return 0;
+}
+
 static int session_connect(
     const struct gmb_options *options, struct gmb_session **ret, struct outcome *outcome)
 {
@@ -164,9 +186,12 @@ static int session_connect(
 
     if (r < 0)
         return r;
+    r = options_keep(session, options, outcome);
+    if (r < 0)
+        return r;
     session->timeout_ns = options->timeout_ns != 0 ? options->timeout_ns : TIMEOUT_DEFAULT_NS;
     deadline_ns = add_saturate(clock_now(&clock_monotonic), session->timeout_ns);
-    r = dial(socket_path(options), deadline_ns, &fd, outcome);
+    r = dial(session->socket, deadline_ns, &fd, outcome);
     if (r < 0)
         return r;
     r = conn_new_consume(fd, &session->conn);
@@ -186,11 +211,16 @@ _public_ int gmb_connect(const struct gmb_options *options, gmb_session **ret_se
 {
     static const struct gmb_options defaults = {.size = sizeof(defaults)};
     struct outcome outcome = OUTCOME_OK;
+    struct gmb_options copy = defaults;
 
-    if (options != NULL && options->size < sizeof(*options))
+    if (options != NULL)
+        memcpy(&copy, options, MIN(options->size, sizeof(copy)));
+    if (copy.size < offsetof(struct gmb_options, offline))
         (void) outcome_set(&outcome, GMB_E_INVALID, "options.size must be sizeof the structure");
+    else if (copy.offline > GMB_OFFLINE_WAIT)
+        (void) outcome_set(&outcome, GMB_E_INVALID, "options.offline is none that there is");
     else
-        (void) session_connect(options != NULL ? options : &defaults, ret_session, &outcome);
+        (void) session_connect(&copy, ret_session, &outcome);
     return outcome_publish(&outcome);
 }
 
@@ -213,7 +243,6 @@ static void pending_withdraw(struct gmb_session *session)
     struct outcome cancelled = OUTCOME_OK;
     struct request *request;
 
-    session->leaving = true;
     (void) outcome_set(&cancelled, GMB_E_CANCELLED, "the session was disconnected");
     (void) callbacks_run(session, &cancelled);
     while ((request = callback_pending(session)) != NULL) {
@@ -234,7 +263,7 @@ static void pending_withdraw(struct gmb_session *session)
 /* Until every request is answered: a broker that doesn't is left to find the connection closed. */
 static void pending_settle(struct gmb_session *session, uint64_t deadline_ns)
 {
-    while (!list_empty(&session->pending) && session->conn != NULL &&
+    while (!list_empty(&session->pending) && session->phase == SESSION_READY &&
            clock_now(&clock_monotonic) < deadline_ns)
         session_step(session, deadline_ns);
 }
@@ -244,6 +273,10 @@ static void session_leave(struct gmb_session *session)
     uint64_t deadline_ns = add_saturate(clock_now(&clock_monotonic), session->timeout_ns);
 
     (void) pthread_mutex_lock(&session->lock);
+    /* Nobody waits for a broker that is away: it finds the process gone, or what it no longer has. */
+    session->leaving = true;
+    if (session->phase != SESSION_READY)
+        session_end(session, &session->broken);
     pending_withdraw(session);
     arenas_withdraw(session);
     pending_settle(session, deadline_ns);
@@ -280,6 +313,22 @@ _public_ void gmb_disconnect(gmb_session *session)
         devices_release(session);
     }
     session_free(session);
+}
+
+_public_ int gmb_connection(gmb_session *session)
+{
+    struct outcome outcome = OUTCOME_OK;
+    int result = GMB_CONNECTION_READY;
+
+    if (fork_guard_check(session, &outcome) < 0)
+        return outcome_publish(&outcome);
+    (void) pthread_mutex_lock(&session->lock);
+    if (session->phase == SESSION_OVER)
+        result = GMB_CONNECTION_OVER;
+    else if (session->phase != SESSION_READY)
+        result = GMB_CONNECTION_AWAY;
+    (void) pthread_mutex_unlock(&session->lock);
+    return result;
 }
 
 _public_ const char *gmb_tenant(const gmb_session *session)

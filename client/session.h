@@ -28,6 +28,24 @@
 /* Highest version of the protocol that this library speaks. */
 #define CLIENT_PROTOCOL_VERSION 1
 
+/*
+ * Where the session stands. With a broker that gives tokens a connection that ends is made again
+ * (resume.h); with another one the session is over then.
+ */
+enum session_phase {
+    SESSION_READY,
+    SESSION_AWAY,     /* no connection; the next one is tried at `retry_ns` */
+    SESSION_GREETING, /* connected again, Hello sent */
+    SESSION_RESUMING, /* welcome again; saying what is mapped */
+    SESSION_OVER,     /* for good */
+    SESSION_PHASE_MAX
+};
+
+/* Bytes of the token that a Welcome carries. */
+#define SESSION_TOKEN_BYTES 16
+
+struct resume_held;
+
 struct device {
     struct gmb_device_info info;
     struct uuid uuid;
@@ -47,9 +65,12 @@ struct gmb_session {
     uint64_t timeout_ns;
     struct device *devices;
     unsigned device_count;
-    int epoll_fd;    /* what gmb_fd() hands out: the socket and `notify_fd` */
-    int notify_fd;   /* readable while callbacks wait or the session is over */
-    int wake_fd;     /* gets the seat out of its poll */
+    char *socket, *program; /* as they were at the start; `program` may be NULL */
+    bool patient;           /* requests outlive the connection (GMB_OFFLINE_WAIT) */
+    int epoll_fd;           /* what gmb_fd() hands out: the socket, `notify_fd` and `retry_fd` */
+    int notify_fd;          /* readable while callbacks wait or the session is over */
+    int wake_fd;            /* gets the seat out of its poll */
+    int retry_fd;           /* timer: readable when a connection is to be tried */
     int arrivals_fd; /* epoll, edge-triggered: the arenas' eventfds, which are their owners' to read
                       */
 
@@ -57,9 +78,16 @@ struct gmb_session {
 
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    struct conn *conn;     /* NULL once the session is over */
-    struct outcome broken; /* why */
-    bool reading;          /* the seat is taken */
+    enum session_phase phase;
+    struct conn *conn;     /* NULL while AWAY and OVER */
+    struct outcome broken; /* why it is not READY */
+    uint8_t token[SESSION_TOKEN_BYTES];
+    bool resumable;           /* the token is one */
+    uint64_t retry_ns;        /* AWAY: when; GREETING, RESUMING: when that is given up */
+    uint64_t retry_pause_ns;  /* before the last try */
+    struct resume_held *held; /* RESUMING: what is still to be said */
+    unsigned resumes;         /* times that the broker was told what is held */
+    bool reading;             /* the seat is taken */
     bool dispatching;
     bool threaded, stopping;
     bool leaving; /* being disconnected: nothing more is asked for */
@@ -91,6 +119,9 @@ struct gmb_lease {
     uint64_t wanted_bytes;   /* address space asked for */
     _Atomic uint32_t chunks; /* mapped and accessible */
     bool busy;               /* a call is at work on it */
+    uint32_t held;           /* chunks that the broker is to count as this lease's … */
+    bool known;              /* … once it has granted it, until it is told of the end */
+    bool lost;               /* the broker couldn't resume it: it is never told of it again */
     bool unsettled;          /* a grow was given up before it was answered */
     bool dropped;            /* released meanwhile: goes once the grow is settled */
 };
@@ -123,9 +154,13 @@ struct request {
     enum request_kind kind;
     enum request_owner owner;
     bool sent, answered;
+    bool again;              /* it was on its way when a connection ended */
     struct gmb_lease *lease; /* of LEASE (owned until concluded), GROW and FILL */
     struct outcome outcome;
     uint64_t deadline_ns; /* when a waiter gives up */
+    uint64_t expires_ns;  /* when it has waited for memory long enough: CLOCK_NEVER, or 0 unless it
+                             takes some */
+    unsigned resumes;     /* ARENA: session.resumes when it was answered */
 
     /* What is asked for. */
     uint64_t target; /* SHRINK, RELEASE and of arenas: the broker's lease; CANCEL: the request */
@@ -157,6 +192,13 @@ static inline bool request_takes_memory(const struct request *request)
 {
     return request->kind == REQUEST_LEASE || request->kind == REQUEST_GROW ||
            request->kind == REQUEST_FILL;
+}
+
+/* Whether it can be sent again to a broker that came back; others are settled by what is said then.
+ */
+static inline bool request_resumes(const struct request *request)
+{
+    return request_takes_memory(request) || request->kind == REQUEST_ARENA;
 }
 
 /* Whether the broker answers nothing. */

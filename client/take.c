@@ -128,6 +128,18 @@ static int grow_check(const struct gmb_lease *lease, uint64_t bytes, struct outc
     return 0;
 }
 
+static int lease_found(struct gmb_lease *lease, struct outcome *outcome)
+{
+    bool lost;
+
+    (void) pthread_mutex_lock(&lease->session->lock);
+    lost = lease->lost;
+    (void) pthread_mutex_unlock(&lease->session->lock);
+    return lost ? outcome_set(outcome, GMB_E_DISCONNECTED,
+                      "the broker lost this lease when it restarted: it can only be given back")
+                : 0;
+}
+
 /* As lease_begin; the lease is busy until the request is concluded. */
 static int grow_begin(struct gmb_lease *lease, uint64_t bytes, uint64_t wait_ns,
     const struct audience *audience, struct request **ret, uint64_t *ret_id,
@@ -139,7 +151,9 @@ static int grow_begin(struct gmb_lease *lease, uint64_t bytes, uint64_t wait_ns,
 
     if (r < 0)
         return r;
-    r = grow_check(lease, bytes, outcome);
+    r = lease_found(lease, outcome);
+    if (r == 0)
+        r = grow_check(lease, bytes, outcome);
     if (r == 0)
         r = request_prepare(REQUEST_GROW, audience, lease, bytes, wait_ns, &request, outcome);
     if (r == 0) {

@@ -16,7 +16,7 @@ static void *thread_main(void *data)
     while (!session->stopping) {
         if (callbacks_run(session, NULL) > 0)
             continue;
-        if (session->conn != NULL)
+        if (session->phase != SESSION_OVER)
             session_step(session, CLOCK_NEVER);
         else
             (void) pthread_cond_wait(&session->changed, &session->lock);

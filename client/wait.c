@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "client/receive.h"
 #include "client/request.h"
+#include "client/resume.h"
 
 static struct timespec timespec_from_ns(uint64_t ns)
 {
@@ -39,13 +40,15 @@ static void lead_poll(struct gmb_session *session, uint64_t deadline_ns)
 {
     short events = session->watching_write ? POLLIN | POLLOUT : POLLIN;
     struct pollfd fds[] = {
-        {conn_fd(session->conn), events, 0},
+        {session->conn != NULL ? conn_fd(session->conn) : -1, events, 0},
         {session->wake_fd, POLLIN, 0},
         {session->arrivals_fd, POLLIN, 0},
+        {session->retry_fd, POLLIN, 0},
     };
     struct timespec left = timespec_from_ns(sub_saturate(deadline_ns, clock_now(&clock_monotonic)));
     struct epoll_event arrived[8];
     eventfd_t value;
+    uint64_t expirations;
 
     (void) pthread_mutex_unlock(&session->lock);
     /* A signal's interruption is a step in which nothing changed. */
@@ -55,6 +58,9 @@ static void lead_poll(struct gmb_session *session, uint64_t deadline_ns)
     /* Takes the edges alone; whoever waits for pages looks at the pages. */
     if (fds[2].revents != 0)
         (void) epoll_wait(session->arrivals_fd, arrived, ARRAY_SIZE(arrived), 0);
+    /* What is due the clock says; reading only resets it. */
+    if (fds[3].revents != 0)
+        (void) !read(session->retry_fd, &expirations, sizeof(expirations));
     (void) pthread_mutex_lock(&session->lock);
 }
 
@@ -64,13 +70,14 @@ void session_step(struct gmb_session *session, uint64_t deadline_ns)
         follow(session, deadline_ns);
         return;
     }
-    if (session->conn == NULL)
+    if (session->phase == SESSION_OVER)
         return;
     session->reading = true;
     /* Arenas want to be looked after even when nothing comes. */
     if (!list_empty(&session->arenas))
         deadline_ns = MIN(deadline_ns, session->arenas_due_ns);
     lead_poll(session, deadline_ns);
+    resume_step(session);
     request_pump(session);
     session_receive(session);
     session->reading = false;

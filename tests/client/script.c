@@ -102,6 +102,7 @@ int call_connect(struct script *script, struct call *call)
         .socket = script->path,
         .program = "scripted",
         .timeout_ns = script->timeout_ns,
+        .offline = script->offline,
     };
 
     return gmb_connect(&options, &script->session);
@@ -209,6 +210,7 @@ void broker_send_bytes(struct script *script, const void *bytes, size_t size)
 void broker_welcome(struct script *script, uint64_t id)
 {
     static const char name[] = "Book keeper", driver[] = "sim", tenant[] = "chat";
+    static const uint8_t token[16] = "a token of 16 by";
     Gmb__BrokerMessage message;
     Gmb__Welcome welcome;
     Gmb__Device device, *devices[] = {&device};
@@ -230,6 +232,11 @@ void broker_welcome(struct script *script, uint64_t id)
     device.capacity_bytes = 1024 * CHUNK;
     device.granularity_bytes = CHUNK;
     device.memory_max_bytes = 512 * CHUNK;
+    if (script->tokens) {
+        welcome.token.data = (uint8_t *) (uintptr_t) token;
+        welcome.token.len = sizeof(token);
+        welcome.resumed = script->resumed;
+    }
     broker_send(script, &message.base, 0);
 }
 

@@ -27,8 +27,11 @@ struct script {
     struct conn *conn;
     gmb_session *session;
     uint64_t timeout_ns; /* of the session, 0: as it comes */
-    size_t open_fds;     /* before anything was opened */
-    bool parting;        /* the client may close at any time: what it no longer reads is lost */
+    enum gmb_offline offline;
+    bool tokens;     /* Welcome carries one: the session can be resumed … */
+    bool resumed;    /* … and this is what it says of that */
+    size_t open_fds; /* before anything was opened */
+    bool parting;    /* the client may close at any time: what it no longer reads is lost */
 };
 
 /* A directory of its own with a listening socket in it. */

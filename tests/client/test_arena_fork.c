@@ -100,7 +100,7 @@ static void child(void)
     gmb_disconnect(script.session);
     CHILD_CHECK(mapped(own));
     /* The socket, two poll sets, two eventfds, and the arena's. */
-    CHILD_CHECK(fds_open() == fds - 6);
+    CHILD_CHECK(fds_open() == fds - 7);
     _exit(0);
 }
 

@@ -154,7 +154,7 @@ END_TEST
 START_TEST(bad_arguments_are_refused)
 {
     char long_path[200];
-    struct gmb_options options = {.size = sizeof(options) - 1};
+    struct gmb_options options = {.size = offsetof(struct gmb_options, offline) - 1};
     gmb_session *session = NULL;
 
     ck_assert_int_eq(gmb_connect(&options, &session), GMB_E_INVALID);

@@ -45,8 +45,8 @@ static void child(gmb_lease *lease)
     CHILD_CHECK(gmb_device_get(script.session, 0, &info) == GMB_E_FORKED);
     CHILD_CHECK(strstr(gmb_error_text(), "forked") != NULL);
     gmb_disconnect(script.session);
-    /* The socket, two poll sets and two eventfds. */
-    CHILD_CHECK(fds_open() == fds - 5);
+    /* The socket, two poll sets, two eventfds and the timer. */
+    CHILD_CHECK(fds_open() == fds - 6);
     CHILD_CHECK(gmb_connect(&options, &other) == GMB_E_DISCONNECTED);
     _exit(0);
 }
