@@ -34,6 +34,6 @@ void lease_drop_consume(struct gmb_lease *lease);
 int lease_farewell(struct gmb_lease *lease, enum request_owner owner, struct request **ret_request,
     struct outcome *outcome);
 
-/* Waits for the broker's Done; at once for NULL. `request` is the calling thread's and gone afterwards. Without
- * `lock`. */
+/* Waits for the broker's Done; not for NULL. `request` is the calling thread's and gone afterwards.
+ * Without `lock`. */
 int lease_done_wait(struct gmb_session *session, struct request *request, struct outcome *outcome);

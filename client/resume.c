@@ -114,7 +114,7 @@ static void request_part(struct gmb_session *session, struct request *request)
     request_answer(session, request);
 }
 
-/* Sends it anew, from the start. What was mapped of a grant that broke off isn't known to be ours. */
+/* Sends it anew, from the start. What was mapped of a grant that broke off isn't ours. */
 static void request_rewind(struct gmb_session *session, struct request *request)
 {
     uint32_t mapped = request->mapped_chunks;
@@ -346,7 +346,7 @@ int resume_take(struct gmb_session *session, const Gmb__BrokerMessage *message, 
     if (session->phase == SESSION_GREETING &&
         message->body_case == GMB__BROKER_MESSAGE__BODY_WELCOME)
         return welcome_take(session, message->welcome, why);
-    /* Chunks and recalls of the moments before the last part has been read: the broker sends none. */
+    /* The broker sends no chunks and recalls before the last part was answered. */
     if (session->phase != SESSION_RESUMING ||
         message->body_case != GMB__BROKER_MESSAGE__BODY_RESUMED)
         return outcome_set(

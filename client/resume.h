@@ -1,6 +1,6 @@
 /*
- * A broker that goes away and comes back (docs/restart.md). Mappings never depended on it; what this
- * does is to find it again and to say what is mapped.
+ * A broker that goes away and comes back (docs/restart.md). Mappings never depended on it; this
+ * finds it again and says what is mapped.
  *
  *     READY → AWAY → GREETING → RESUMING → READY
  *

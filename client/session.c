@@ -273,7 +273,7 @@ static void session_leave(struct gmb_session *session)
     uint64_t deadline_ns = add_saturate(clock_now(&clock_monotonic), session->timeout_ns);
 
     (void) pthread_mutex_lock(&session->lock);
-    /* Nobody waits for a broker that is away: it finds the process gone, or what it no longer has. */
+    /* Nobody waits for a broker that is away: it finds the process gone. */
     session->leaving = true;
     if (session->phase != SESSION_READY)
         session_end(session, &session->broken);
