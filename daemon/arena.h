@@ -108,6 +108,13 @@ void arena_drop(struct arena *arena);
 /* NULL when there is none, or it was dropped. */
 struct arena *arena_find(const struct broker *broker, core_id lease);
 
+/*
+ * Its client is back: it has not mapped what lies in [from, first), and has mapped what lies in
+ * [first, end). The one is taken back, the other may be allocated from again. No job may be left.
+ * False when it says that it has what it wasn't granted, or there is no memory.
+ */
+bool arena_resume(struct arena *arena, uint32_t from, uint32_t first, uint32_t end);
+
 /* NULL when there is none. */
 struct arena_chunk *arena_chunk_find(const struct arena *arena, uint32_t index);
 /* Makes it if there is none: NULL without memory. */

@@ -16,6 +16,8 @@
 #include "daemon/grant.h"
 #include "daemon/message.h"
 #include "daemon/restore.h"
+#include "daemon/resume.h"
+#include "proto/frame.h"
 
 #define UNMAPPABLE_PAUSE_NS (50 * NSEC_PER_MSEC)
 
@@ -230,6 +232,8 @@ void on_arena_return(struct session *session, const Gmb__ClientMessage *message)
     struct arena *arena = arena_find(session->broker, body->lease);
     struct held held = {.request = message->id, .first = body->first, .count = body->count};
 
+    if (resume_returned(session, message->id, body->lease, body->first, body->count))
+        return;
     if (arena != NULL && arena->client == session->client->id && hold(session, arena, &held))
         return;
     return_submit(session, body->lease, message->id, body->first, body->count);
@@ -299,6 +303,15 @@ void arena_held_drop(struct arena *arena)
     arena->held_count = 0;
 }
 
+/* The index is empty in the ledger: what lies in the tier stays. */
+static void chunk_emptied(struct arena_chunk *chunk)
+{
+    evict_leave(chunk);
+    chunk->phase = ARENA_EMPTY;
+    chunk->overdue = chunk->filling = chunk->opening = false;
+    arena_chunk_settle(chunk);
+}
+
 void arena_done(struct session *session, const struct request *request)
 {
     struct arena *arena = arena_find(session->broker, request->lease);
@@ -314,15 +327,74 @@ void arena_done(struct session *session, const struct request *request)
 
         if (chunk == NULL)
             continue;
-        evict_leave(chunk);
         /* Sent unasked, it could not be mapped: the next one isn't sent at once. */
         if (chunk->filling)
             arena->fill_after_ns = clock_now(session->broker->clock) + UNMAPPABLE_PAUSE_NS;
-        chunk->phase = ARENA_EMPTY;
-        chunk->overdue = chunk->filling = chunk->opening = false;
-        arena_chunk_settle(chunk);
+        chunk_emptied(chunk);
     }
     hosting_kick(session->broker->hosting[arena->device]);
+}
+
+/* ------------------------------------------------------------------ coming back */
+
+/* Takes back the filled run that begins at `first`; the index behind it. */
+static uint32_t run_take(struct arena *arena, uint32_t first, uint32_t end)
+{
+    struct broker *broker = arena->broker;
+    struct core_event event = {
+        .type = CORE_EVENT_ARENA_RETURN,
+        .client = arena->client,
+        .arena_return = {.lease = arena->lease, .first = first},
+    };
+    uint32_t at = first, number, generation;
+
+    while (at < end && core_lease_chunk(broker->core, arena->lease, at, &number, &generation))
+        at++;
+    if (at == first)
+        return first + 1;
+    event.arena_return.count = at - first;
+    event.request = FRAME_BROKER_ID | ++broker->fills;
+    broker_step(broker, &event);
+    return at;
+}
+
+static bool chunk_mapped(struct arena *arena, uint32_t index)
+{
+    struct arena_chunk *chunk;
+    uint32_t number, generation;
+
+    if (!core_lease_chunk(arena->broker->core, arena->lease, index, &number, &generation))
+        return false;
+    chunk = arena_chunk_get(arena, index);
+    if (chunk == NULL)
+        return false;
+    evict_leave(chunk);
+    chunk->phase = ARENA_MAPPED;
+    chunk->overdue = chunk->filling = chunk->opening = false;
+    chunk->due_ns = 0;
+    /* What was closed for a plan, or for a restore, is not any more. */
+    (void) arena_chunk_swap(chunk, ARENA_CHUNK_CLOSED, ARENA_CHUNK_LIVE);
+    return true;
+}
+
+bool arena_resume(struct arena *arena, uint32_t from, uint32_t first, uint32_t end)
+{
+    struct hosting *hosting = arena->broker->hosting[arena->device];
+
+    for (uint32_t i = from; i < first;)
+        i = run_take(arena, i, first);
+    for (uint32_t i = from; i < MIN(first, arena->top); i++) {
+        if (arena->chunks[i] != NULL)
+            chunk_emptied(arena->chunks[i]);
+    }
+    for (uint32_t i = first; i < end; i++) {
+        if (!chunk_mapped(arena, i))
+            return false;
+    }
+    if (hosting->mover != NULL)
+        mover_keep(hosting->mover, true);
+    hosting_kick(hosting);
+    return true;
 }
 
 /* ------------------------------------------------------------------ events */

@@ -16,6 +16,8 @@
 #include "base/size.h"
 #include "daemon/arena.h"
 #include "daemon/arena_message.h"
+#include "daemon/ledger/ledger.h"
+#include "daemon/persist.h"
 #include "daemon/restore.h"
 #include "proto/frame.h"
 
@@ -95,6 +97,7 @@ void broker_step(struct broker *broker, const struct core_event *event)
 {
     broker->answer = NULL;
     core_step(broker->core, event, clock_now(broker->clock), &broker->actions);
+    persist_step(broker);
     for (size_t i = 0; i < broker->actions.count; i++)
         action_run(broker, &broker->actions.items[i]);
 }
@@ -133,26 +136,29 @@ static void timer_set(struct broker *broker)
     (void) event_add(broker->tick_event, &delay);
 }
 
+void broker_detach(struct broker *broker, struct client *client)
+{
+    struct core_event event = {.type = CORE_EVENT_CLIENT_DETACH, .client = client->id};
+
+    client->session = NULL;
+    list_for_each(arena, &client->arenas, struct arena, client_link)
+    {
+        restore_cancel(arena);
+        arena_held_drop(arena);
+    }
+    broker_step(broker, &event);
+}
+
 void broker_settle(struct broker *broker)
 {
     struct session *session;
 
     while ((session = list_first(&broker->doomed, struct session, doomed_link)) != NULL) {
         struct client *client = session->client;
-        struct core_event event = {.type = CORE_EVENT_CLIENT_DETACH};
 
-        if (client != NULL) {
-            event.client = client->id;
-            client->session = NULL;
-            list_for_each(arena, &client->arenas, struct arena, client_link)
-            {
-                restore_cancel(arena);
-                arena_held_drop(arena);
-            }
-        }
         (void) session_free(session);
         if (client != NULL)
-            broker_step(broker, &event);
+            broker_detach(broker, client);
     }
     timer_set(broker);
 }
@@ -217,6 +223,7 @@ static void completion_step(struct broker *broker, const struct executor_done *d
         }
         broker_step(broker, &event);
         return;
+    case EXECUTOR_JOB_KEEP:
     case EXECUTOR_JOB_MAX:
         return;
     }
@@ -333,9 +340,11 @@ static int broker_start(struct broker *broker, char error[CONFIG_ERROR_BYTES])
     (void) snprintf(error, CONFIG_ERROR_BYTES, "no memory for the broker");
     fds_share(broker, &options);
     r = core_new(&options, &broker->core);
+    if (r == 0)
+        r = recover_begin(broker, error);
     if (r < 0)
         return r;
-    r = executor_new(broker->gpu, &broker->executor);
+    r = executor_new(broker->gpu, broker->store, &broker->executor);
     if (r < 0) {
         (void) snprintf(error, CONFIG_ERROR_BYTES, "cannot start threads: %s", strerror(-r));
         return r;
@@ -358,8 +367,17 @@ static int broker_start(struct broker *broker, char error[CONFIG_ERROR_BYTES])
         return r;
     }
     r = devices_add(broker, error);
+    if (r < 0)
+        return r;
+    r = recover_records(broker);
+    if (r < 0) {
+        (void) snprintf(error, CONFIG_ERROR_BYTES,
+            "what the broker before left can't be taken over: %s", strerror(-r));
+        return r;
+    }
+    r = configure(broker, broker->config, error);
     if (r == 0)
-        r = configure(broker, broker->config, error);
+        recover_end(broker);
     return r;
 }
 
@@ -421,6 +439,9 @@ struct broker *broker_free(struct broker *broker)
     (void) executor_free(broker->executor);
     (void) closer_free(broker->closer);
     (void) core_free(broker->core);
+    (void) ledger_free(broker->ledger);
+    (void) fdstore_free(broker->store);
+    free(broker->recovery.dead_ids);
     (void) config_free(broker->config);
     free(broker);
     return NULL;

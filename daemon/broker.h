@@ -14,6 +14,7 @@
 #include "daemon/config.h"
 #include "daemon/executor.h"
 #include "daemon/hosting.h"
+#include "daemon/recover.h"
 #include "daemon/session.h"
 
 struct event_base;
@@ -34,6 +35,10 @@ struct broker {
     bool config_required;
     struct core *core;
     struct executor *executor;
+    struct fdstore *store; /* NULL: nothing outlives this process */
+    struct ledger *ledger; /* the same */
+    bool ledger_failed;    /* it couldn't be written; said once */
+    struct recovery recovery;
     struct closer *closer;
     struct event *done_event, *tick_event;
     uint64_t tick_at_ns; /* what the timer is set to */
@@ -73,6 +78,8 @@ void broker_step(struct broker *broker, const struct core_event *event);
  * answer, valid until the next step; NULL would mean that the core didn't answer.
  */
 const struct core_action *broker_ask(struct broker *broker, struct core_event *event);
+/* The client's connection has ended, or is about to: the core may end the client with it. */
+void broker_detach(struct broker *broker, struct client *client);
 /* Ends what is doomed and sets the timer. To be called last in every callback of the loop. */
 void broker_settle(struct broker *broker);
 

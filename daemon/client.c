@@ -6,6 +6,7 @@
 #include <search.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/random.h>
 
 #include "base/log.h"
 #include "daemon/arena.h"
@@ -44,6 +45,10 @@ int client_new_take(struct broker *broker, core_id id, const char *tenant, const
 
     if (client == NULL)
         return -ENOMEM;
+    if (getrandom(client->token + sizeof(id), sizeof(client->token) - sizeof(id), 0) < 0) {
+        free(client);
+        return -errno;
+    }
     client->broker = broker;
     client->id = id;
     client->identity = IDENTITY_NONE;
@@ -59,8 +64,26 @@ int client_new_take(struct broker *broker, core_id id, const char *tenant, const
     }
     client->identity = *identity;
     *identity = IDENTITY_NONE;
+    memcpy(client->token, &id, sizeof(id));
     *ret = client;
     return 0;
+}
+
+struct client *client_by_token(
+    const struct broker *broker, const uint8_t *token, size_t size, const struct identity *identity)
+{
+    struct client *client;
+    core_id id;
+
+    if (size != CLIENT_TOKEN_BYTES)
+        return NULL;
+    memcpy(&id, token, sizeof(id));
+    client = client_find(broker, id);
+    if (client == NULL || memcmp(client->token, token, CLIENT_TOKEN_BYTES) != 0 ||
+        client->identity.pid != identity->pid ||
+        client->identity.start_ticks != identity->start_ticks)
+        return NULL;
+    return client;
 }
 
 struct client *client_free(struct client *client)

@@ -14,6 +14,9 @@ struct broker;
 struct event;
 struct session;
 
+/* The id, so that it is found, and as many random bytes. It is good for its own process alone. */
+#define CLIENT_TOKEN_BYTES 16
+
 /* Name that a client gave to a lease, for people. */
 struct label {
     core_id lease; /* first: the key */
@@ -25,8 +28,9 @@ struct client {
     struct broker *broker;
     struct session *session; /* NULL once the connection ended */
     struct identity identity;
-    struct event *death; /* readable pidfd */
-    struct list arenas;  /* struct arena.client_link */
+    uint8_t token[CLIENT_TOKEN_BYTES]; /* its session is resumed with */
+    struct event *death;               /* readable pidfd */
+    struct list arenas;                /* struct arena.client_link */
     uint32_t arena_count, arena_chunks;
     void *labels; /* tsearch(3) tree of struct label */
     char tenant[LIMIT_NAME_BYTES + 1];
@@ -39,6 +43,9 @@ struct client {
  */
 int client_new_take(struct broker *broker, core_id id, const char *tenant, const char *program,
     struct identity *identity, struct client **ret) _must_check_;
+/* The client that the token is of, if `identity` is that process; else NULL. */
+struct client *client_by_token(const struct broker *broker, const uint8_t *token, size_t size,
+    const struct identity *identity);
 /* Takes it out of the broker. Accepts NULL, returns NULL. */
 struct client *client_free(struct client *client);
 

@@ -10,84 +10,27 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 
-/* Looks at one device that can be on their way at once; a core has one or two. */
-#define OBSERVES 16
+#include "daemon/executor_private.h"
 
-struct job {
-    struct job *next;
-    uint8_t type, device;
-    int result;
-    uint32_t generation;
-    union {
-        uint32_t chunk;      /* CREATE, RELEASE */
-        uint64_t free_bytes; /* OBSERVE */
-    };
-    char *text; /* of a failure; owned */
-};
-
-struct record {
-    struct job job;
-    struct gpu_chunk gpu; /* zero: none */
-};
-
-#define RECORDS_BYTES ((size_t) LIMIT_CHUNKS_TOTAL * sizeof(struct record))
-
-/* An fd exported ahead; the slots are used in turn. */
-struct spare {
-    int fd; /* -1: none */
-    uint32_t chunk, generation;
-};
-
-struct chain {
-    struct job *first, **last;
-};
-
-struct worker {
-    struct executor *executor;
-    const struct gpu_device *device;
-    pthread_t thread;
-    bool started, stop;
-    pthread_mutex_t mutex;
-    pthread_cond_t more;
-    struct chain jobs;
-    struct job observes[OBSERVES];
-    uint32_t observes_used; /* bit mask, the loop's */
-};
-
-struct executor {
-    struct gpu *gpu;
-    int event_fd;
-    struct record *records; /* LIMIT_CHUNKS_TOTAL, by the core's chunk number */
-    uint32_t record_high;   /* those above were never used */
-    pthread_mutex_t done_mutex;
-    struct chain done;  /* under done_mutex */
-    struct chain taken; /* the loop's */
-    struct spare spares[EXECUTOR_SPARES];
-    unsigned next_spare;
-    size_t worker_count;
-    struct worker workers[];
-};
-
-static void chain_init(struct chain *chain)
+void executor_chain_init(struct chain *chain)
 {
     chain->first = NULL;
     chain->last = &chain->first;
 }
 
-static void chain_append(struct chain *chain, struct job *job)
+void executor_chain_append(struct chain *chain, struct job *job)
 {
     job->next = NULL;
     *chain->last = job;
     chain->last = &job->next;
 }
 
-static struct job *chain_take(struct chain *chain)
+struct job *executor_chain_take(struct chain *chain)
 {
     struct job *job = chain->first;
 
@@ -102,71 +45,6 @@ static struct job *chain_take(struct chain *chain)
 static struct record *record_find(const struct executor *executor, uint32_t chunk)
 {
     return chunk < executor->record_high ? &executor->records[chunk] : NULL;
-}
-
-/* ------------------------------------------------------------------ worker threads */
-
-static void job_finish(struct executor *executor, struct job *job)
-{
-    bool first;
-
-    (void) pthread_mutex_lock(&executor->done_mutex);
-    first = executor->done.first == NULL;
-    chain_append(&executor->done, job);
-    (void) pthread_mutex_unlock(&executor->done_mutex);
-    if (first)
-        (void) eventfd_write(executor->event_fd, 1);
-}
-
-static void job_run(struct worker *worker, struct job *job)
-{
-    struct gpu *gpu = worker->executor->gpu;
-    struct gpu_error error = {0};
-
-    switch ((enum executor_job_type) job->type) {
-    case EXECUTOR_JOB_CREATE: {
-        struct record *record = container_of(job, struct record, job);
-        uint64_t bytes = record->gpu.bytes;
-
-        record->gpu = (struct gpu_chunk){0};
-        job->result = gpu->ops->chunk_create(gpu, worker->device, bytes, &record->gpu, &error);
-        break;
-    }
-    case EXECUTOR_JOB_RELEASE:
-        job->result =
-            gpu->ops->chunk_release(gpu, &container_of(job, struct record, job)->gpu, &error);
-        break;
-    case EXECUTOR_JOB_OBSERVE: {
-        struct gpu_memory memory = {0};
-
-        job->result = gpu->ops->memory_info(gpu, worker->device, &memory, &error);
-        job->free_bytes = memory.free_bytes;
-        break;
-    }
-    case EXECUTOR_JOB_MAX:
-        break;
-    }
-    if (job->result != 0)
-        job->text = strdup(error.text); /* no memory: a failure without a sentence */
-}
-
-static void *worker_main(void *data)
-{
-    struct worker *worker = data;
-
-    for (;;) {
-        struct job *job;
-
-        (void) pthread_mutex_lock(&worker->mutex);
-        while (worker->jobs.first == NULL && !worker->stop)
-            (void) pthread_cond_wait(&worker->more, &worker->mutex);
-        job = worker->stop ? NULL : chain_take(&worker->jobs);
-        (void) pthread_mutex_unlock(&worker->mutex);
-        if (job == NULL)
-            return NULL;
-        job_run(worker, job);
-        job_finish(worker->executor, job);
-    }
 }
 
 /* ------------------------------------------------------------------ life */
@@ -191,6 +69,16 @@ static void record_release(struct executor *executor, struct record *record)
         (void) executor->gpu->ops->chunk_release(executor->gpu, &record->gpu, &error);
 }
 
+static void keeps_drop(struct chain *chain)
+{
+    struct job *job;
+
+    while ((job = executor_chain_take(chain)) != NULL) {
+        if (job->type == EXECUTOR_JOB_KEEP)
+            executor_keep_free(container_of(job, struct keep, job));
+    }
+}
+
 struct executor *executor_free(struct executor *executor)
 {
     if (executor == NULL)
@@ -199,11 +87,14 @@ struct executor *executor_free(struct executor *executor)
         struct worker *worker = &executor->workers[i];
 
         worker_stop(worker);
+        keeps_drop(&worker->jobs);
         (void) pthread_mutex_destroy(&worker->mutex);
         (void) pthread_cond_destroy(&worker->more);
         for (size_t k = 0; k < OBSERVES; k++)
             free(worker->observes[k].text);
     }
+    keeps_drop(&executor->taken);
+    keeps_drop(&executor->done);
     for (uint32_t i = 0; i < executor->record_high; i++)
         record_release(executor, &executor->records[i]);
     if (executor->records != NULL)
@@ -227,7 +118,7 @@ static int records_reserve(struct executor *executor)
     return 0;
 }
 
-int executor_new(struct gpu *gpu, struct executor **ret)
+int executor_new(struct gpu *gpu, struct fdstore *store, struct executor **ret)
 {
     struct executor *executor;
     int r;
@@ -236,10 +127,11 @@ int executor_new(struct gpu *gpu, struct executor **ret)
     if (executor == NULL)
         return -ENOMEM;
     executor->gpu = gpu;
+    executor->store = store;
     for (size_t i = 0; i < EXECUTOR_SPARES; i++)
         executor->spares[i].fd = -1;
-    chain_init(&executor->done);
-    chain_init(&executor->taken);
+    executor_chain_init(&executor->done);
+    executor_chain_init(&executor->taken);
     (void) pthread_mutex_init(&executor->done_mutex, NULL);
     executor->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     r = executor->event_fd < 0 ? -errno : records_reserve(executor);
@@ -247,11 +139,11 @@ int executor_new(struct gpu *gpu, struct executor **ret)
         struct worker *worker = &executor->workers[i];
 
         *worker = (struct worker){.executor = executor, .device = gpu->devices[i]};
-        chain_init(&worker->jobs);
+        executor_chain_init(&worker->jobs);
         (void) pthread_mutex_init(&worker->mutex, NULL);
         (void) pthread_cond_init(&worker->more, NULL);
         executor->worker_count++;
-        r = -pthread_create(&worker->thread, NULL, worker_main, worker);
+        r = -pthread_create(&worker->thread, NULL, executor_work, worker);
         worker->started = r == 0;
     }
     if (r < 0) {
@@ -272,7 +164,7 @@ int executor_fd(const struct executor *executor)
 static void job_give(struct worker *worker, struct job *job)
 {
     (void) pthread_mutex_lock(&worker->mutex);
-    chain_append(&worker->jobs, job);
+    executor_chain_append(&worker->jobs, job);
     (void) pthread_cond_signal(&worker->more);
     (void) pthread_mutex_unlock(&worker->mutex);
 }
@@ -318,6 +210,7 @@ void executor_release(
     close_fd(&spare);
     record->job = (struct job){
         .type = EXECUTOR_JOB_RELEASE,
+        .sent = record->job.sent,
         .device = (uint8_t) device,
         .generation = generation,
         .chunk = chunk,
@@ -339,11 +232,118 @@ void executor_observe(struct executor *executor, uint32_t device)
     job_give(worker, job);
 }
 
+static struct keep *keep_new(size_t count, uint32_t device, uint32_t number)
+{
+    struct keep *keep = calloc(1, sizeof(*keep));
+
+    if (keep == NULL)
+        return NULL;
+    keep->job.type = EXECUTOR_JOB_KEEP;
+    keep->job.device = (uint8_t) device;
+    keep->count = count;
+    keep->number = number;
+    for (size_t i = 0; i < count; i++)
+        keep->items[i].fd = -1;
+    return keep;
+}
+
+int executor_keep(struct executor *executor, uint32_t device, const struct executor_keep *keeps,
+    size_t count, uint32_t number, uint64_t tag)
+{
+    struct keep *keep;
+
+    if (executor->store == NULL)
+        return -ENOTSUP;
+    keep = keep_new(count, device, number);
+    if (keep == NULL)
+        return -ENOMEM;
+    keep->job.tag = tag;
+    for (size_t i = 0; i < count; i++) {
+        keep->items[i].kind = keeps[i].kind;
+        keep->items[i].fd = fcntl(keeps[i].fd, F_DUPFD_CLOEXEC, 3);
+        if (keep->items[i].fd < 0) {
+            int r = -errno;
+
+            executor_keep_free(keep);
+            return r;
+        }
+    }
+    job_give(&executor->workers[device], &keep->job);
+    return 0;
+}
+
+void executor_unkeep(struct executor *executor, uint32_t device, const enum fdstore_kind *kinds,
+    size_t count, uint32_t number)
+{
+    struct keep *keep = executor->store != NULL ? keep_new(count, device, number) : NULL;
+
+    if (keep == NULL)
+        return;
+    keep->remove = true;
+    for (size_t i = 0; i < count; i++)
+        keep->items[i].kind = kinds[i];
+    job_give(&executor->workers[device], &keep->job);
+}
+
+int executor_adopt(struct executor *executor, uint32_t device, uint32_t chunk, uint32_t generation,
+    uint64_t bytes, int fd, struct gpu_error *error)
+{
+    struct gpu_shareable shareable = {.type = GPU_HANDLE_POSIX_FD, .fd = fd};
+    struct record *record = &executor->records[chunk];
+    struct gpu_chunk imported = {0};
+    int r = executor->gpu->ops->chunk_import_borrow(
+        executor->gpu, executor->workers[device].device, &shareable, bytes, &imported, error);
+
+    if (r < 0)
+        return r;
+    executor->record_high = MAX(executor->record_high, chunk + 1);
+    *record = (struct record){
+        .job =
+            {
+                .type = EXECUTOR_JOB_CREATE,
+                .device = (uint8_t) device,
+                .kept = true,
+                .sent = true,
+                .generation = generation,
+                .chunk = chunk,
+            },
+        .gpu = imported,
+    };
+    return 0;
+}
+
+/* NULL for one that isn't there. */
+static const struct record *record_there(
+    const struct executor *executor, uint32_t chunk, uint32_t generation)
+{
+    const struct record *record = record_find(executor, chunk);
+
+    return record != NULL && record->gpu.device != NULL && record->job.generation == generation
+               ? record
+               : NULL;
+}
+
+bool executor_holds(const struct executor *executor, uint32_t chunk, uint32_t generation)
+{
+    return record_there(executor, chunk, generation) != NULL;
+}
+
+bool executor_kept(const struct executor *executor, uint32_t chunk, uint32_t generation)
+{
+    const struct record *record = record_there(executor, chunk, generation);
+
+    return record != NULL && record->job.kept;
+}
+
 /* What a job leaves once its completion is taken. */
 static void job_retire(struct executor *executor, struct job *job)
 {
     struct worker *worker = &executor->workers[job->device];
 
+    if (job->type == EXECUTOR_JOB_KEEP) {
+        executor_keep_free(container_of(job, struct keep, job));
+        return;
+    }
     free(TAKE_PTR(job->text));
     if (job->type == EXECUTOR_JOB_OBSERVE)
         worker->observes_used &= ~(1u << (job - worker->observes));
@@ -351,7 +351,7 @@ static void job_retire(struct executor *executor, struct job *job)
 
 bool executor_take(struct executor *executor, struct executor_done *ret)
 {
-    struct job *job = chain_take(&executor->taken);
+    struct job *job = executor_chain_take(&executor->taken);
 
     if (job == NULL) {
         eventfd_t count;
@@ -360,10 +360,10 @@ bool executor_take(struct executor *executor, struct executor_done *ret)
         (void) pthread_mutex_lock(&executor->done_mutex);
         if (executor->done.first != NULL) {
             executor->taken = executor->done;
-            chain_init(&executor->done);
+            executor_chain_init(&executor->done);
         }
         (void) pthread_mutex_unlock(&executor->done_mutex);
-        job = chain_take(&executor->taken);
+        job = executor_chain_take(&executor->taken);
         if (job == NULL)
             return false;
     }
@@ -375,6 +375,8 @@ bool executor_take(struct executor *executor, struct executor_done *ret)
     };
     if (job->type == EXECUTOR_JOB_OBSERVE)
         ret->free_bytes = job->free_bytes;
+    else if (job->type == EXECUTOR_JOB_KEEP)
+        ret->tag = job->tag;
     else
         ret->chunk = job->chunk;
     if (job->text != NULL)

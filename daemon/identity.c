@@ -185,10 +185,51 @@ static int unit_read(pid_t pid, char **ret_unit)
     return 0;
 }
 
+/* What /proc says of the process that the pidfd holds. */
+static int proc_identify(struct identity *identity)
+{
+    char text[PROC_TEXT_BYTES];
+    int r = proc_read(identity->pid, "stat", text);
+
+    if (r == 0)
+        r = identity_parse_start(text, &identity->start_ticks);
+    if (r == 0)
+        r = proc_read(identity->pid, "cgroup", text);
+    if (r == 0)
+        r = identity_parse_cgroup(text, &identity->cgroup);
+    if (r == 0)
+        r = unit_read(identity->pid, &identity->unit);
+    if (r == 0 && !process_alive(identity->pidfd))
+        r = -ESRCH;
+    return r;
+}
+
+int identity_find(pid_t pid, uint64_t start_ticks, uid_t uid, struct identity *ret)
+{
+    _cleanup_identity_ struct identity identity = IDENTITY_NONE;
+    int r;
+
+    if (pid <= 0)
+        return -ESRCH;
+    identity.pid = pid;
+    identity.uid = uid;
+    identity.gid = (gid_t) -1;
+    identity.pidfd = (int) syscall(SYS_pidfd_open, pid, 0);
+    if (identity.pidfd < 0)
+        return -errno;
+    r = proc_identify(&identity);
+    if (r == 0 && identity.start_ticks != start_ticks)
+        r = -ESRCH;
+    if (r < 0)
+        return r;
+    *ret = identity;
+    identity = IDENTITY_NONE;
+    return 0;
+}
+
 int identity_read(int fd, struct identity *ret)
 {
     _cleanup_identity_ struct identity identity = IDENTITY_NONE;
-    char text[PROC_TEXT_BYTES];
     struct ucred cred;
     socklen_t length = sizeof(cred);
     int r;
@@ -205,15 +246,9 @@ int identity_read(int fd, struct identity *ret)
     if (r == 0)
         r = groups_read(fd, &identity);
     if (r == 0)
-        r = proc_read(identity.pid, "cgroup", text);
-    if (r == 0)
-        r = identity_parse_cgroup(text, &identity.cgroup);
-    if (r == 0)
-        r = unit_read(identity.pid, &identity.unit);
+        r = proc_identify(&identity);
     if (r < 0)
         return r;
-    if (!process_alive(identity.pidfd))
-        return -ESRCH;
     *ret = identity;
     identity = IDENTITY_NONE;
     return 0;

@@ -17,10 +17,11 @@ struct identity {
     uid_t uid;
     gid_t gid;
     size_t group_count;
-    gid_t *groups; /* supplementary */
-    int pidfd;     /* of the process that connected, whatever became of its pid since */
-    char *cgroup;  /* path in the unified hierarchy; "" where there is none */
-    char *unit;    /* systemd unit; "" outside of one */
+    gid_t *groups;        /* supplementary */
+    int pidfd;            /* of the process that connected, whatever became of its pid since */
+    uint64_t start_ticks; /* when that started, since boot: with the pid it names one process */
+    char *cgroup;         /* path in the unified hierarchy; "" where there is none */
+    char *unit;           /* systemd unit; "" outside of one */
 };
 
 #define IDENTITY_NONE ((struct identity){.pidfd = -1})
@@ -31,6 +32,11 @@ struct identity {
  * is gone, or when its pid may have passed to another one since; other -errno. Doesn't block.
  */
 int identity_read(int fd, struct identity *ret) _must_check_;
+/*
+ * Identity of the process that had `pid` and started at that time, as far as it can be told without
+ * its socket: no groups. -ESRCH when it is dead, whoever has the pid now; other -errno.
+ */
+int identity_find(pid_t pid, uint64_t start_ticks, uid_t uid, struct identity *ret) _must_check_;
 /* Frees and closes what is left; idempotent. */
 void identity_clear(struct identity *identity);
 

@@ -95,33 +95,41 @@ static int configuration_load(struct program *program)
     return 0;
 }
 
-/* Each socket is systemd's if it passed one by that name, else bound here. */
-static int sockets_open(
+/* Sockets that systemd or the keeper passed, by name. Before anything else that was passed is taken
+ * up: libsystemd finds none of it any more once one of those fds is closed. */
+static int sockets_inherit(struct listen_socket *client, struct listen_socket *control)
+{
+    char error[LISTEN_ERROR_BYTES];
+    int r = listen_activated("client", client, error);
+
+    if (r >= 0)
+        r = listen_activated("control", control, error);
+    if (r < 0)
+        log_error("%s", error);
+    return MIN(r, 0);
+}
+
+/* Those that weren't are bound here. */
+static int sockets_bind(
     const struct program *program, struct listen_socket *client, struct listen_socket *control)
 {
     const struct config *config = program->broker->config;
     const struct options *options = &program->options;
     gid_t group = config->has_control_group ? config->control_group : (gid_t) -1;
     char error[LISTEN_ERROR_BYTES];
-    int r;
+    int r = 0;
 
-    r = listen_activated("client", client, error);
-    if (r == 0)
+    if (client->fd < 0)
         r = listen_bind(
             options->client_socket != NULL ? options->client_socket : config->client_socket, 0666,
             (gid_t) -1, client, error);
-    if (r >= 0)
-        r = listen_activated("control", control, error);
     if (r == 0 && control->fd < 0)
         r = listen_bind(
             options->control_socket != NULL ? options->control_socket : config->control_socket,
             0660, group, control, error);
-    if (r < 0) {
-        listen_close(client);
+    if (r < 0)
         log_error("%s", error);
-        return r;
-    }
-    return 0;
+    return r;
 }
 
 static int program_start(struct program *program)
@@ -136,18 +144,26 @@ static int program_start(struct program *program)
         log_error("no event loop: %s", strerror(errno));
         return -ENOMEM;
     }
+    r = sockets_inherit(&client, &control);
+    if (r < 0)
+        return r;
     r = broker_new(
         program->base, &clock_monotonic, program->gpu, program->config, &program->broker, error);
     if (r < 0) {
+        listen_close(&client);
+        listen_close(&control);
         log_error("cannot start: %s", error);
         return r;
     }
     program->config = NULL; /* the broker's now */
     program->broker->config_path = options->config != NULL ? options->config : CONFIG_PATH_DEFAULT;
     program->broker->config_required = options->config != NULL;
-    r = sockets_open(program, &client, &control);
-    if (r < 0)
+    r = sockets_bind(program, &client, &control);
+    if (r < 0) {
+        listen_close(&client);
+        listen_close(&control);
         return r;
+    }
     r = server_new_consume(program->broker, &client, &control, &program->server);
     if (r == 0)
         r = signals_new(program->broker, &program->signals);

@@ -15,7 +15,9 @@
 #include "daemon/arena_message.h"
 #include "daemon/broker.h"
 #include "daemon/grant.h"
+#include "daemon/persist.h"
 #include "daemon/request.h"
+#include "daemon/resume.h"
 #include "daemon/text.h"
 
 #define PROTOCOL_VERSION 1
@@ -82,13 +84,15 @@ void message_refuse_plainly(
 
 /* ------------------------------------------------------------------ greeting */
 
-static void welcome_send(struct session *session, uint64_t id, uint32_t tenant)
+void message_welcome(struct session *session, uint64_t id, bool resumed)
 {
     const struct broker *broker = session->broker;
     Gmb__BrokerMessage message = GMB__BROKER_MESSAGE__INIT;
     Gmb__Welcome welcome;
     Gmb__Device devices[LIMIT_DEVICES], *pointers[LIMIT_DEVICES];
+    uint32_t tenant = UINT32_MAX;
 
+    (void) core_tenant_find(broker->core, session->client->tenant, &tenant);
     for (uint32_t i = 0; i < broker->device_count; i++) {
         struct core_device_view view = {0};
         struct core_tenant_device_view quota = {.limits.max = SIZE_INFINITY};
@@ -111,6 +115,9 @@ static void welcome_send(struct session *session, uint64_t id, uint32_t tenant)
     welcome.n_devices = broker->device_count;
     welcome.devices = pointers;
     welcome.client = session->client->id;
+    welcome.token.data = session->client->token;
+    welcome.token.len = CLIENT_TOKEN_BYTES;
+    welcome.resumed = resumed;
     message.id = id;
     message.body_case = GMB__BROKER_MESSAGE__BODY_WELCOME;
     message.welcome = &welcome;
@@ -144,7 +151,7 @@ static void on_hello(struct session *session, const Gmb__ClientMessage *message)
     struct broker *broker = session->broker;
     struct core_event event = {.type = CORE_EVENT_CLIENT_ADD};
     const struct core_action *answer;
-    uint32_t rule, tenant;
+    uint32_t rule;
 
     if (message->hello->version < PROTOCOL_VERSION) {
         message_refuse_plainly(
@@ -152,14 +159,15 @@ static void on_hello(struct session *session, const Gmb__ClientMessage *message)
         session_doom(session, NULL);
         return;
     }
+    if (resume_hello(session, message))
+        return;
     if (!config_match(broker->config, &session->identity, &rule)) {
         unmatched_refuse(session, message->id);
         return;
     }
     event.client_add.tenant = broker->config->tenants[rule].name;
     answer = broker_ask(broker, &event);
-    if (answer == NULL || answer->type != CORE_ACTION_CLIENT_ADDED ||
-        !core_tenant_find(broker->core, event.client_add.tenant, &tenant)) {
+    if (answer == NULL || answer->type != CORE_ACTION_CLIENT_ADDED) {
         if (answer != NULL && answer->type == CORE_ACTION_REFUSE)
             message_refuse(session, message->id, answer->refuse.status, answer->refuse.limit,
                 answer->refuse.requested_bytes, answer->refuse.available_bytes,
@@ -172,8 +180,9 @@ static void on_hello(struct session *session, const Gmb__ClientMessage *message)
         client_abandon(session, message->id, answer->client);
         return;
     }
+    persist_client(broker, session->client);
     session_activate(session);
-    welcome_send(session, message->id, tenant);
+    message_welcome(session, message->id, false);
 }
 
 /* ------------------------------------------------------------------ requests */
@@ -275,7 +284,8 @@ static void on_lease_release(struct session *session, const Gmb__ClientMessage *
         .lease_release.lease = body->lease,
     };
 
-    if (arena_release_take(session, message->id, body->lease))
+    if (arena_release_take(session, message->id, body->lease) ||
+        resume_done(session, message->id, body->lease))
         return;
     request_submit(session, &event,
         &(struct request){.id = message->id, .type = REQUEST_RELEASE, .lease = body->lease}, "");
@@ -303,6 +313,10 @@ static const handler handlers[SESSION_STATE_MAX][BODY_MAX] = {
     [SESSION_GREETING] =
         {
             [GMB__CLIENT_MESSAGE__BODY_HELLO] = on_hello,
+        },
+    [SESSION_RESUMING] =
+        {
+            [GMB__CLIENT_MESSAGE__BODY_RESUME] = on_resume,
         },
     [SESSION_ACTIVE] =
         {
@@ -337,8 +351,9 @@ void message_handle(struct session *session, const uint8_t *bytes, size_t size)
         handle(session, message);
     } else if (session->state != SESSION_DOOMED) {
         message_refuse_plainly(session, message->id, GMB_STATUS_PROTOCOL,
-            session->state == SESSION_GREETING ? "the first message is Hello"
-                                               : "Hello was said already");
+            session->state == SESSION_GREETING   ? "the first message is Hello"
+            : session->state == SESSION_RESUMING ? "a resumed client first says what it has mapped"
+                                                 : "Hello was said already, or all was resumed");
         session_doom(session, "it sent a message out of turn");
     }
     frame_message_free(&message->base);

@@ -17,3 +17,5 @@ void message_refuse_plainly(
     struct session *session, uint64_t id, enum gmb_status status, const char *text);
 /* Sends any message without fds; dooms the session when the peer doesn't read. */
 void message_send(struct session *session, Gmb__BrokerMessage *message);
+/* `client` is set. */
+void message_welcome(struct session *session, uint64_t id, bool resumed);

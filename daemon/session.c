@@ -16,7 +16,9 @@
 #include "daemon/broker.h"
 #include "daemon/grant.h"
 #include "daemon/message.h"
+#include "daemon/persist.h"
 #include "daemon/request.h"
+#include "daemon/resume.h"
 
 /* No more requests are read from a peer that has so many answers to read. */
 #define QUEUE_FULL (LIMIT_SEND_QUEUE_FRAMES / 4)
@@ -31,6 +33,7 @@
 
 static const char *const states[] = {
     [SESSION_GREETING] = "greeting",
+    [SESSION_RESUMING] = "resuming",
     [SESSION_ACTIVE] = "active",
     [SESSION_DOOMED] = "doomed",
 };
@@ -42,7 +45,9 @@ const char *session_state_name(enum session_state state)
 }
 
 static const bool transitions[SESSION_STATE_MAX][SESSION_STATE_MAX] = {
-    [SESSION_GREETING] = {[SESSION_ACTIVE] = true, [SESSION_DOOMED] = true},
+    [SESSION_GREETING] =
+        {[SESSION_RESUMING] = true, [SESSION_ACTIVE] = true, [SESSION_DOOMED] = true},
+    [SESSION_RESUMING] = {[SESSION_ACTIVE] = true, [SESSION_DOOMED] = true},
     [SESSION_ACTIVE] = {[SESSION_DOOMED] = true},
 };
 
@@ -87,7 +92,7 @@ static void session_watch(struct session *session)
     }
     if (write)
         (void) event_add(session->writable, NULL);
-    if (session->retry || conn_starved(session->conn))
+    if (session->state == SESSION_ACTIVE && (session->retry || conn_starved(session->conn)))
         retry_set(session);
 }
 
@@ -164,8 +169,10 @@ static void on_timer(evutil_socket_t fd, short what, void *data)
 {
     struct session *session = data;
 
-    if (session->state == SESSION_GREETING) {
-        session_doom(session, "it said no Hello in time");
+    if (session->state == SESSION_GREETING || session->state == SESSION_RESUMING) {
+        session_doom(session, session->state == SESSION_GREETING
+                                  ? "it said no Hello in time"
+                                  : "it didn't say in time what it has mapped");
         broker_settle(session->broker);
         return;
     }
@@ -242,10 +249,21 @@ struct session *session_free(struct session *session)
         event_free(session->timer);
     grant_remove_all(session);
     request_remove_all(session);
+    resume_forget(session);
     closer_give(session->broker->closer, conn_free_take_fd(session->conn));
     identity_clear(&session->identity);
     free(session);
     return NULL;
+}
+
+void session_resume(struct session *session)
+{
+    struct timeval deadline = {.tv_sec = LIMIT_HELLO_NS / NSEC_PER_SEC};
+
+    (void) event_add(session->timer, &deadline);
+    session->client->session = session;
+    session->resumed = true;
+    session_set_state(session, SESSION_RESUMING);
 }
 
 void session_activate(struct session *session)
@@ -308,8 +326,10 @@ void session_grant_unasked(struct session *session, const struct core_action *ac
 static void granted(
     struct session *session, const struct core_action *action, struct request *request)
 {
-    if (request->type == REQUEST_LEASE && request->label[0] != '\0')
+    if (request->type == REQUEST_LEASE && request->label[0] != '\0') {
         client_label_set(session->client, action->grant.lease, request->label);
+        persist_lease(session->broker, action->grant.lease);
+    }
     session_grant_unasked(session, action);
 }
 

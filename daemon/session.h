@@ -2,6 +2,7 @@
  * One connection on client.sock, from accept to its end.
  *
  *   GREETING  accepted, identity read; the one message allowed is Hello, within LIMIT_HELLO_NS
+ *   RESUMING  greeted as a client that was known: `client` is set; it says what it has mapped
  *   ACTIVE    greeted: `client` is set, requests are taken
  *   DOOMED    to be ended when the running step is over; reads and sends nothing
  *
@@ -19,7 +20,13 @@ struct broker;
 struct client;
 struct event;
 
-enum session_state { SESSION_GREETING, SESSION_ACTIVE, SESSION_DOOMED, SESSION_STATE_MAX };
+enum session_state {
+    SESSION_GREETING,
+    SESSION_RESUMING,
+    SESSION_ACTIVE,
+    SESSION_DOOMED,
+    SESSION_STATE_MAX
+};
 
 struct session {
     struct list link;          /* broker.sessions */
@@ -31,10 +38,13 @@ struct session {
     struct identity identity; /* moves to the client when it is greeted */
     struct client *client;
     struct event *readable, *writable;
-    struct event *timer; /* GREETING: the deadline; ACTIVE: to try again what resources held up */
-    void *requests;      /* tsearch(3) tree of struct request, in flight, by id */
+    struct event
+        *timer; /* GREETING, RESUMING: the deadline; ACTIVE: to try again what resources held up */
+    void *requests; /* tsearch(3) tree of struct request, in flight, by id */
     uint32_t request_count;
     struct list grants; /* struct grant.link: being sent, in order */
+    void *named;        /* RESUMING: tsearch(3) tree of struct named, leases that it has */
+    bool resumed;       /* its requests may be ones that were carried out before */
     bool reading, retry;
     bool blocked; /* the next grant waits for the socket to be writable */
 };
@@ -49,8 +59,10 @@ int session_new_consume(
 /* Closes the connection at once; tells the core nothing. Accepts NULL, returns NULL. */
 struct session *session_free(struct session *session);
 
-/* GREETING → ACTIVE: `client` is set. */
+/* GREETING, RESUMING → ACTIVE: `client` is set. */
 void session_activate(struct session *session);
+/* GREETING → RESUMING: `client` is set. */
+void session_resume(struct session *session);
 /* Marks it to be ended by broker_settle(); `reason` is logged unless NULL. Idempotent. */
 void session_doom(struct session *session, const char *reason);
 /* Whether a line about what this peer did wrong may be written now. */

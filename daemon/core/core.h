@@ -120,6 +120,7 @@ struct core_event {
         } lease_shrink; /* DONE or REFUSE */
         struct {
             core_id lease;
+            bool held;   /* perhaps still: its chunks go back to the driver, not to the tenant */
         } lease_release; /* DONE or REFUSE */
         struct {
             uint32_t device;
@@ -317,12 +318,15 @@ bool core_changed_next(struct core *core, struct core_record *ret);
  * order of enum core_record_type; then core_restore_end(), then CONFIGURE. Clients are detached.
  * `handle` says of a chunk whether the shell has the memory: without it, one that is leased stays
  * charged as long as it is held but can't be granted or moved (it is stuck), and any other is gone
- * and suspect until its bytes are free. -EINVAL for a record that contradicts itself or others:
- * nothing of it is kept. -ENOMEM.
+ * and suspect until its bytes are free. `damaged`: some records could not be read or used. A leased
+ * chunk whose lease isn't there was then perhaps granted, and goes back to the driver; else its
+ * grant was cut off, and it is the tenant's cache. -EINVAL, -EEXIST for a record that contradicts
+ * itself or others: nothing of it is kept. -ENOMEM.
  */
-int core_restore(struct core *core, const struct core_record *record, bool handle) _must_check_;
+int core_restore(
+    struct core *core, const struct core_record *record, bool handle, bool damaged) _must_check_;
 /*
- * `damaged`: some records of chunks could not be read; holes in leases are theirs, and stuck. Else
+ * `damaged`: as above; holes in leases are stuck. Else
  * a hole is where a shrink was cut off: what lies behind it is the tenant's again. `generation` is
  * for numbers of which no record tells one: higher than any that they had. What had to be mended is
  * among the changes, if only core_changed_next() is asked before the next step. -ENOMEM.

@@ -119,7 +119,7 @@ static bool chunk_kept(const struct lease *lease)
     const struct account *account = lease->account;
     uint64_t used = sub_saturate(account->used, account_returning(account));
 
-    return lease->client->state != CLIENT_DEAD && account->tenant->configured &&
+    return !lease->held && lease->client->state != CLIENT_DEAD && account->tenant->configured &&
            used <= account->limits.max;
 }
 
@@ -243,6 +243,7 @@ void lease_release_event(struct core *core, struct client *client, const struct 
 
     if (!lease)
         return;
+    lease->held = event->lease_release.held;
     lease_end(core, lease);
     answer_done(core, event);
 }

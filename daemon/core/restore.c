@@ -230,7 +230,8 @@ static int chunk_lose(struct core *core, const struct core_record *record, struc
     return 0;
 }
 
-static int chunk_restore(struct core *core, const struct core_record *record, bool handle)
+static int chunk_restore(
+    struct core *core, const struct core_record *record, bool handle, bool damaged)
 {
     struct account *account = account_at(core, record->chunk.device, record->chunk.tenant);
     struct lease *lease;
@@ -259,6 +260,9 @@ static int chunk_restore(struct core *core, const struct core_record *record, bo
     } else if (record->chunk.state == CORE_CHUNK_RELEASING) {
         chunk_charge(chunk, account, CHUNK_RELEASING, record->chunk.bytes);
         chunk_release_later(chunk);
+    } else if (record->chunk.state == CORE_CHUNK_LEASED && damaged) {
+        chunk_charge(chunk, account, CHUNK_LEASED, record->chunk.bytes);
+        chunk_discard(core, chunk);
     } else {
         /* Clean, cached, or on its way into a lease that was never granted. */
         chunk_charge(chunk, account, CHUNK_LEASED, record->chunk.bytes);
@@ -267,7 +271,7 @@ static int chunk_restore(struct core *core, const struct core_record *record, bo
     return 0;
 }
 
-int core_restore(struct core *core, const struct core_record *record, bool handle)
+int core_restore(struct core *core, const struct core_record *record, bool handle, bool damaged)
 {
     switch (record->type) {
     case CORE_RECORD_TENANT:
@@ -279,7 +283,7 @@ int core_restore(struct core *core, const struct core_record *record, bool handl
     case CORE_RECORD_LEASE:
         return lease_restore(core, record);
     case CORE_RECORD_CHUNK:
-        return chunk_restore(core, record, handle);
+        return chunk_restore(core, record, handle, damaged);
     case CORE_RECORD_MAX:
         break;
     }

@@ -204,6 +204,7 @@ struct lease {
     uint32_t room;
     struct chunk **chunks; /* by index: granted ones, and those of requests that are CREATING */
     uint32_t requests;     /* in flight for this lease: at most one unless it is an arena */
+    bool held;             /* ends while its client may map it */
 };
 
 struct request {

@@ -36,6 +36,9 @@ static int environment_set(const struct keeper *keeper)
     (void) snprintf(text, sizeof(text), "%s/notify", keeper->directory);
     if (setenv("NOTIFY_SOCKET", text, 1) < 0)
         return -errno;
+    (void) snprintf(text, sizeof(text), "%zu", keeper->options->fds_max);
+    if (setenv("FDSTORE", text, 1) < 0)
+        return -errno;
     if (unsetenv("WATCHDOG_USEC") < 0 || unsetenv("WATCHDOG_PID") < 0 ||
         unsetenv(HAND_OVER_CHILD) < 0)
         return -errno;

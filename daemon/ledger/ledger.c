@@ -240,8 +240,10 @@ static void lease_encode(
 }
 
 static void chunk_encode(
-    const struct ledger *ledger, const struct core_record *record, struct disk_chunk *ret)
+    const struct ledger *ledger, const struct ledger_record *whole, struct disk_chunk *ret)
 {
+    const struct core_record *record = &whole->core;
+
     *ret = (struct disk_chunk){
         .number = record->number,
         .generation = record->generation,
@@ -255,6 +257,7 @@ static void chunk_encode(
     ret->index = record->chunk.index;
     ret->lease = record->chunk.lease;
     ret->bytes = record->chunk.bytes;
+    ret->kept = whole->chunk_kept;
 }
 
 static void account_encode(
@@ -314,7 +317,7 @@ int ledger_write(struct ledger *ledger, const struct ledger_record *record)
         lease_encode(ledger, record, &disk.lease);
         break;
     case CORE_RECORD_CHUNK:
-        chunk_encode(ledger, &record->core, &disk.chunk);
+        chunk_encode(ledger, record, &disk.chunk);
         break;
     case CORE_RECORD_MAX:
         return -EINVAL;

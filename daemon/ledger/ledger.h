@@ -49,6 +49,7 @@ struct ledger_record {
     struct core_record core;
     struct ledger_client client;
     struct ledger_lease lease;
+    bool chunk_kept; /* its fd in the store is this generation's */
 };
 
 struct ledger;

@@ -66,7 +66,7 @@ struct disk_lease {
 
 struct disk_chunk {
     uint32_t number, generation;
-    uint32_t gone, device, tenant, state, index, zero;
+    uint32_t gone, device, tenant, state, index, kept;
     uint64_t lease, bytes, zero2;
     uint64_t checksum;
 };
@@ -97,5 +97,5 @@ extern const off_t ledger_file_bytes;
 /* Over a record but its checksum; of a type and number, so that it holds in one place alone. */
 uint64_t ledger_checksum(const void *record, size_t bytes, uint32_t type, uint32_t number);
 
-/* pwrite(2) of the whole, or -errno. A file of its own, so that a test can end the process there. */
+/* pwrite(2) of the whole, or -errno. In a file of its own: a test ends the process there. */
 int ledger_pwrite(int fd, const void *bytes, size_t size, off_t offset) _must_check_;

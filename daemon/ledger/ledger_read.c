@@ -97,6 +97,7 @@ static bool record_decode(const struct ledger *ledger, enum core_record_type typ
     case CORE_RECORD_LEASE:
         return lease_decode(ledger, &disk->lease, ret);
     case CORE_RECORD_CHUNK:
+        ret->chunk_kept = disk->chunk.kept != 0;
         return chunk_decode(ledger, &disk->chunk, &ret->core);
     case CORE_RECORD_MAX:
         break;

@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/close_range.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -69,6 +70,12 @@ static int notify_open(const struct harness *harness, struct sockaddr_un *addres
     return fd;
 }
 
+/* Our child: the broker, or the keeper above it. */
+static pid_t top(const struct harness *harness)
+{
+    return harness->keeper != 0 ? harness->keeper : harness->pid;
+}
+
 static void ready_wait(struct harness *harness)
 {
     uint64_t deadline = harness_now_ms() + HARNESS_DEADLINE_MS;
@@ -78,8 +85,8 @@ static void ready_wait(struct harness *harness)
     for (;;) {
         ssize_t n;
 
-        if (waitpid(harness->pid, NULL, WNOHANG) == harness->pid) {
-            harness->pid = 0;
+        if (waitpid(top(harness), NULL, WNOHANG) == top(harness)) {
+            harness->pid = harness->keeper = 0;
             harness_fail(harness, "the broker ended before it was ready");
         }
         if (harness_now_ms() > deadline)
@@ -91,6 +98,26 @@ static void ready_wait(struct harness *harness)
         if (strstr(text, "READY=1") != NULL)
             return;
     }
+}
+
+static const char *log_level(void)
+{
+    return getenv("GMBD_LOG_LEVEL") != NULL ? getenv("GMBD_LOG_LEVEL") : "debug";
+}
+
+static void keeper_exec(const struct harness *harness, const char *path)
+{
+    const char *keeper = getenv("GMBD_KEEPER"), *other = getenv("GMBD_UNDER_KEEPER");
+    char client[128], control[128];
+
+    if (keeper == NULL)
+        _exit(126);
+    (void) snprintf(client, sizeof(client), "client=%s", harness->client_socket);
+    (void) snprintf(control, sizeof(control), "control=%s:0660", harness->control_socket);
+    (void) execl(keeper, keeper, "--listen", client, "--listen", control, "--",
+        other != NULL ? other : path, "--gpu=sim", "--config", harness->config, "--log-level",
+        log_level(), NULL);
+    _exit(127);
 }
 
 static void broker_exec(const struct harness *harness)
@@ -108,10 +135,48 @@ static void broker_exec(const struct harness *harness)
     }
     if (path == NULL || log < 0 || dup2(log, STDERR_FILENO) < 0)
         _exit(126);
+    /* What this process has from a shell is nothing to count. */
+    (void) close_range(STDERR_FILENO + 1, ~0u, CLOSE_RANGE_CLOEXEC);
+    if (harness->keeper != 0)
+        keeper_exec(harness, path);
     (void) execl(path, path, "--gpu=sim", "--config", harness->config, "--client-socket",
         harness->client_socket, "--control-socket", harness->control_socket, "--log-level",
-        getenv("GMBD_LOG_LEVEL") != NULL ? getenv("GMBD_LOG_LEVEL") : "debug", NULL);
+        log_level(), NULL);
     _exit(127);
+}
+
+/* A test that fails doesn't leave its broker behind, which the keeper would have to end. */
+static pid_t kept_broker;
+
+static void kept_broker_kill(void)
+{
+    if (kept_broker > 0)
+        (void) kill(kept_broker, SIGKILL);
+}
+
+/* The keeper's only child; waits for it. `before`: one that is gone. */
+static pid_t kept_find(struct harness *harness, pid_t before)
+{
+    uint64_t deadline = harness_now_ms() + HARNESS_DEADLINE_MS;
+    char path[64];
+    int pid = 0;
+
+    (void) snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int) harness->keeper,
+        (int) harness->keeper);
+    for (;;) {
+        FILE *file = fopen(path, "re");
+        int found = file != NULL ? fscanf(file, "%d", &pid) : 0;
+
+        if (file != NULL)
+            (void) fclose(file);
+        if (found == 1 && pid != before)
+            break;
+        if (harness_now_ms() > deadline)
+            harness_fail(harness, "the keeper starts no broker");
+        harness_breathe();
+    }
+    kept_broker = (pid_t) pid;
+    return kept_broker;
 }
 
 static void broker_start(struct harness *harness)
@@ -125,7 +190,11 @@ static void broker_start(struct harness *harness)
     if (harness->pid == 0)
         broker_exec(harness);
     (void) unsetenv("NOTIFY_SOCKET");
+    if (harness->keeper != 0)
+        harness->keeper = harness->pid;
     ready_wait(harness);
+    if (harness->keeper != 0)
+        harness->pid = kept_find(harness, 0);
 }
 
 void harness_configure(const struct harness *harness, const char *text)
@@ -153,12 +222,11 @@ static size_t fds_at_rest(const struct harness *harness)
     return harness_open_fds(harness->pid) - 1;
 }
 
-void harness_start_with(struct harness *harness, const char *text, const char *const *environment)
+static void start(struct harness *harness, const char *text, const char *const *environment)
 {
     struct gpu_error error = {0};
     char sim[80];
 
-    *harness = (struct harness){.notify_fd = -1};
     ck_assert_int_eq(scratch_make(harness->dir), 0);
     (void) snprintf(
         harness->client_socket, sizeof(harness->client_socket), "%s/client.sock", harness->dir);
@@ -182,6 +250,29 @@ void harness_start_with(struct harness *harness, const char *text, const char *c
     harness->base_free_bytes = harness_free_bytes(harness);
 }
 
+void harness_start_with(struct harness *harness, const char *text, const char *const *environment)
+{
+    *harness = (struct harness){.notify_fd = -1};
+    start(harness, text, environment);
+}
+
+void harness_start_kept(struct harness *harness, const char *text, const char *const *environment)
+{
+    (void) atexit(kept_broker_kill);
+    *harness = (struct harness){.notify_fd = -1, .keeper = -1};
+    start(harness, text, environment);
+}
+
+void harness_succeed(struct harness *harness, int signal)
+{
+    pid_t before = harness->pid;
+
+    if (signal != 0)
+        ck_assert_int_eq(kill(before, signal), 0);
+    ready_wait(harness);
+    harness->pid = kept_find(harness, before);
+}
+
 void harness_start(struct harness *harness, const char *text)
 {
     harness_start_with(harness, text, NULL);
@@ -197,7 +288,7 @@ static void folder_remove(struct harness *harness)
 
 static void broker_gone(struct harness *harness)
 {
-    harness->pid = 0;
+    harness->pid = harness->keeper = kept_broker = 0;
     close_fd(&harness->notify_fd);
 }
 
@@ -220,13 +311,13 @@ void harness_stop(struct harness *harness)
     pid_t ended;
 
     harness_settle(harness);
-    ck_assert_int_eq(kill(harness->pid, SIGTERM), 0);
-    while ((ended = waitpid(harness->pid, &status, WNOHANG)) == 0) {
+    ck_assert_int_eq(kill(top(harness), SIGTERM), 0);
+    while ((ended = waitpid(top(harness), &status, WNOHANG)) == 0) {
         if (harness_now_ms() > deadline)
             harness_fail(harness, "the broker doesn't end on SIGTERM");
         harness_breathe();
     }
-    if (ended != harness->pid || !WIFEXITED(status) || WEXITSTATUS(status) != 0)
+    if (ended != top(harness) || !WIFEXITED(status) || WEXITSTATUS(status) != 0)
         harness_fail(harness, "the broker ended with status %d", status);
     broker_gone(harness);
     folder_remove(harness);
@@ -234,7 +325,14 @@ void harness_stop(struct harness *harness)
 
 void harness_discard(struct harness *harness)
 {
-    harness_kill(harness);
+    if (harness->keeper != 0) {
+        ck_assert_int_eq(kill(harness->keeper, SIGKILL), 0);
+        ck_assert_int_eq(waitpid(harness->keeper, NULL, 0), harness->keeper);
+        kept_broker_kill();
+        broker_gone(harness);
+    } else {
+        harness_kill(harness);
+    }
     folder_remove(harness);
 }
 

@@ -24,6 +24,7 @@ struct harness {
     char dir[SCRATCH_PATH_BYTES];
     char client_socket[96], control_socket[96], config[96], log[96];
     pid_t pid;     /* of the broker; 0: none runs */
+    pid_t keeper;  /* that it runs under; 0: none */
     int notify_fd; /* what the broker tells its service manager */
     struct gpu *gpu;
     size_t base_fds;
@@ -38,6 +39,11 @@ void harness_start(struct harness *harness, const char *text);
 /* Takes extra environment: `NAME=value` strings, ended by NULL. HARNESS_NOFILE is how many fds the
  * broker may have. */
 void harness_start_with(struct harness *harness, const char *text, const char *const *environment);
+/* The same under gmbd-keeper, so that a killed broker's successor has what it had. Its environment
+ * is the broker's; GMBD_UNDER_KEEPER is another program to run as the broker. */
+void harness_start_kept(struct harness *harness, const char *text, const char *const *environment);
+/* Kills the broker with this signal, unless 0, and waits for its successor. */
+void harness_succeed(struct harness *harness, int signal);
 /* Settles, ends the broker with SIGTERM, which must succeed, and removes the folder. */
 void harness_stop(struct harness *harness);
 

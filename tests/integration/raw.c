@@ -12,16 +12,26 @@ void raw_dial(struct raw *raw, const struct harness *harness)
     ck_assert_int_eq(conn_new_consume(harness_dial(harness->client_socket), &raw->conn), 0);
 }
 
-void raw_connect(struct raw *raw, const struct harness *harness)
+/* Whether Welcome says that the session is resumed. */
+static bool welcome_take(struct raw *raw)
 {
-    Gmb__BrokerMessage *answer;
+    Gmb__BrokerMessage *answer = raw_receive(raw);
+    bool resumed;
 
-    raw_dial(raw, harness);
-    (void) raw_hello(raw, 1);
-    answer = raw_receive(raw);
     ck_assert_ptr_nonnull(answer);
     ck_assert_int_eq(answer->body_case, GMB__BROKER_MESSAGE__BODY_WELCOME);
+    ck_assert_uint_eq(answer->welcome->token.len, sizeof(raw->token));
+    memcpy(raw->token, answer->welcome->token.data, sizeof(raw->token));
+    resumed = answer->welcome->resumed;
     frame_message_free(&answer->base);
+    return resumed;
+}
+
+void raw_connect(struct raw *raw, const struct harness *harness)
+{
+    raw_dial(raw, harness);
+    (void) raw_hello(raw, 1);
+    ck_assert(!welcome_take(raw));
 }
 
 void raw_close(struct raw *raw)
@@ -61,6 +71,49 @@ uint64_t raw_hello(struct raw *raw, uint32_t version)
     body.program = program;
     MESSAGE(hello, HELLO, &body);
     return raw_send(raw, &message);
+}
+
+bool raw_come_back(struct raw *raw, const struct harness *harness)
+{
+    uint64_t next_id = raw->next_id;
+    uint8_t token[sizeof(raw->token)];
+    Gmb__Hello body;
+    char program[] = "raw";
+
+    memcpy(token, raw->token, sizeof(token));
+    raw_close(raw);
+    raw_dial(raw, harness);
+    raw->next_id = next_id;
+    gmb__hello__init(&body);
+    body.version = 1;
+    body.program = program;
+    body.token.data = token;
+    body.token.len = sizeof(token);
+    MESSAGE(hello, HELLO, &body);
+    (void) raw_send(raw, &message);
+    return welcome_take(raw);
+}
+
+size_t raw_resume(struct raw *raw, Gmb__HeldLease **held, size_t count, bool last)
+{
+    Gmb__BrokerMessage *answer;
+    Gmb__Resume body;
+    size_t lost;
+    uint64_t id;
+
+    gmb__resume__init(&body);
+    body.held = held;
+    body.n_held = count;
+    body.last = last;
+    MESSAGE(resume, RESUME, &body);
+    id = raw_send(raw, &message);
+    answer = raw_receive(raw);
+    ck_assert_ptr_nonnull(answer);
+    ck_assert_uint_eq(answer->id, id);
+    ck_assert_int_eq(answer->body_case, GMB__BROKER_MESSAGE__BODY_RESUMED);
+    lost = answer->resumed->n_lost;
+    frame_message_free(&answer->base);
+    return lost;
 }
 
 uint64_t raw_lease(struct raw *raw, uint64_t bytes, uint64_t chunk_bytes, uint64_t wait_ns)

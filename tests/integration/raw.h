@@ -11,6 +11,7 @@ struct raw {
     struct conn *conn;
     uint64_t next_id;
     struct fdset fds; /* of the last answer */
+    uint8_t token[16];
 };
 
 /* Connects without a word. */
@@ -18,6 +19,10 @@ void raw_dial(struct raw *raw, const struct harness *harness);
 /* Connects and greets; the answer must be Welcome. */
 void raw_connect(struct raw *raw, const struct harness *harness);
 void raw_close(struct raw *raw);
+/* Connects and greets with the token that it has; whether the session is resumed. */
+bool raw_come_back(struct raw *raw, const struct harness *harness);
+/* Says what it has mapped, in `count` leases, the last time or not. How many are lost. */
+size_t raw_resume(struct raw *raw, Gmb__HeldLease **held, size_t count, bool last);
 
 /* Sends a message; its id is set and returned. Broken connections are no failure here. */
 uint64_t raw_send(struct raw *raw, Gmb__ClientMessage *message);

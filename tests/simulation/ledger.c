@@ -65,7 +65,7 @@ static void records_restore(
         bool empty = record->type == CORE_RECORD_TENANT    ? record->tenant.name[0] == '\0'
                      : record->type == CORE_RECORD_ACCOUNT ? false
                                                            : record->generation == 0;
-        int r = empty ? 0 : core_restore(core, record, handle);
+        int r = empty ? 0 : core_restore(core, record, handle, false);
 
         if (r == -EINVAL && record->type == CORE_RECORD_LEASE)
             continue; /* its client is gone, and the cut was in between */

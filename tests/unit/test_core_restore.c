@@ -26,7 +26,8 @@ static bool same_place(const struct core_record *a, const struct core_record *b)
 }
 
 /* The last record of each place counts. */
-static void records_give(struct core *core, const struct core_record *records, size_t count)
+static void records_give(
+    struct core *core, const struct core_record *records, size_t count, bool damaged)
 {
     for (unsigned type = 0; type < CORE_RECORD_MAX; type++) {
         for (size_t i = 0; i < count; i++) {
@@ -35,7 +36,8 @@ static void records_give(struct core *core, const struct core_record *records, s
             for (size_t k = i + 1; last && k < count; k++)
                 last = !same_place(&records[i], &records[k]);
             if (last)
-                ck_assert_int_eq(core_restore(core, &records[i], has_handle(&records[i])), 0);
+                ck_assert_int_eq(
+                    core_restore(core, &records[i], has_handle(&records[i]), damaged), 0);
         }
     }
 }
@@ -58,7 +60,7 @@ static void restart_with(size_t count, bool damaged, uint64_t reserve_bytes)
         world_device_add(&world, total, reserve_bytes);
         world.devices[0] = device;
     }
-    records_give(world.core, log_of, log_count);
+    records_give(world.core, log_of, log_count, damaged);
     ck_assert_int_eq(core_restore_end(world.core, damaged, 1000), 0);
     ck_assert_pstr_eq(core_check(world.core), NULL);
     world.held_up = false;
@@ -322,6 +324,45 @@ START_TEST(a_hole_is_stuck_where_records_were_damaged)
 }
 END_TEST
 
+START_TEST(chunks_of_a_lease_that_cannot_be_read_are_released_not_granted_again)
+{
+    core_id lease;
+
+    arena_start(64 * MIB);
+    lease = world_lease(&world, chat, 4 * MIB);
+    for (size_t i = 0; i < world.record_count; i++) {
+        if (world.records[i].type == CORE_RECORD_LEASE)
+            world.records[i] = world.records[--world.record_count];
+    }
+    /* The worker maps them still: nothing comes back when they are released. */
+    world.leak_next = 2;
+    restart_with(world.record_count, true, 0);
+    world_pass(&world, 10 * SEC);
+    ck_assert(!core_lease_chunk(world.core, lease, 0, &lost[0], &lost[1]));
+    ck_assert_uint_eq(world_use(&world, "chat", 0).cached, 0);
+    ck_assert_uint_eq(world_use(&world, "chat", 0).orphaned, 4 * MIB);
+    ck_assert_uint_eq(world_device(&world, 0).free, 60 * MIB);
+}
+END_TEST
+
+START_TEST(a_lease_that_ends_while_it_is_held_is_no_cache)
+{
+    struct core_event event = {.type = CORE_EVENT_LEASE_RELEASE};
+
+    arena_start(64 * MIB);
+    event.lease_release.lease = world_lease(&world, chat, 4 * MIB);
+    event.lease_release.held = true;
+    event.client = chat;
+    event.request = 1000;
+    world.leak_next = 2;
+    world_step(&world, &event);
+    assert_done(chat, 1000);
+    ck_assert_uint_eq(world_use(&world, "chat", 0).cached, 0);
+    world_pass(&world, 10 * SEC);
+    ck_assert_uint_eq(world_use(&world, "chat", 0).orphaned, 4 * MIB);
+}
+END_TEST
+
 START_TEST(a_reserve_that_was_raised_takes_nothing_away)
 {
     core_id lease;
@@ -370,7 +411,7 @@ static struct core *fresh;
 
 static int give(const struct core_record *record)
 {
-    return core_restore(fresh, record, true);
+    return core_restore(fresh, record, true, false);
 }
 
 static const struct core_record tenant_record = {
@@ -486,6 +527,8 @@ UNIT_MAIN("core_restore", everything_is_what_it_was,
     a_chunk_without_its_memory_is_stuck_in_its_lease,
     what_lay_ready_and_is_gone_is_free_once_it_is_seen, a_release_that_was_not_done_is_done_again,
     orphaned_bytes_stay_the_tenants, a_hole_is_stuck_where_records_were_damaged,
-    a_reserve_that_was_raised_takes_nothing_away, a_drained_device_stays_drained,
+    chunks_of_a_lease_that_cannot_be_read_are_released_not_granted_again,
+    a_lease_that_ends_while_it_is_held_is_no_cache, a_reserve_that_was_raised_takes_nothing_away,
+    a_drained_device_stays_drained,
     an_empty_configuration_takes_nothing_from_those_who_are_restored,
     tenants_and_clients_that_contradict_are_refused, leases_and_chunks_that_contradict_are_refused)

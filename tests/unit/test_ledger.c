@@ -57,7 +57,8 @@ static const struct ledger_record chunk_record = {.core = {.type = CORE_RECORD_C
                                                           .state = CORE_CHUNK_LEASED,
                                                           .index = 17,
                                                           .lease = UINT64_C(0x500000006),
-                                                          .bytes = 2 * MIB}}};
+                                                          .bytes = 2 * MIB}},
+    .chunk_kept = true};
 static const struct ledger_record lease_record = {.core = {.type = CORE_RECORD_LEASE,
                                                       .number = 5,
                                                       .generation = 5,
@@ -121,9 +122,10 @@ static bool same(const struct ledger_record *a, const struct ledger_record *b)
                a->lease.format == b->lease.format && a->lease.kept == b->lease.kept &&
                strcmp(a->lease.label, b->lease.label) == 0;
     case CORE_RECORD_CHUNK:
-        return x->chunk.device == y->chunk.device && x->chunk.tenant == y->chunk.tenant &&
-               x->chunk.state == y->chunk.state && x->chunk.index == y->chunk.index &&
-               x->chunk.lease == y->chunk.lease && x->chunk.bytes == y->chunk.bytes;
+        return a->chunk_kept == b->chunk_kept && x->chunk.device == y->chunk.device &&
+               x->chunk.tenant == y->chunk.tenant && x->chunk.state == y->chunk.state &&
+               x->chunk.index == y->chunk.index && x->chunk.lease == y->chunk.lease &&
+               x->chunk.bytes == y->chunk.bytes;
     case CORE_RECORD_MAX:
         break;
     }

@@ -1,0 +1,284 @@
+/*
+ * See resume.h. Each Resume is applied as it comes: what it says of a lease is true whether or not
+ * the next one comes too. Leases that none of them named end with the last.
+ *
+ * The core is asked by events, as a client asks, under ids of the broker's own that nobody waits
+ * for.
+ */
+#include "daemon/resume.h"
+
+#include <errno.h>
+#include <search.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "daemon/arena.h"
+#include "daemon/broker.h"
+#include "daemon/message.h"
+#include "daemon/persist.h"
+#include "proto/frame.h"
+
+/* A lease that the client has. */
+struct named {
+    core_id lease; /* first: the key */
+    uint32_t next; /* of an arena: indices below are told */
+};
+
+static int named_compare(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *) a, y = *(const uint64_t *) b;
+
+    return x < y ? -1 : x > y;
+}
+
+static struct named *named_find(const struct session *session, core_id lease)
+{
+    void *node = tfind(&lease, &session->named, named_compare);
+
+    return node != NULL ? *(struct named **) node : NULL;
+}
+
+/* NULL without memory. */
+static struct named *named_add(struct session *session, core_id lease)
+{
+    struct named *named = malloc(sizeof(*named));
+
+    if (named == NULL)
+        return NULL;
+    *named = (struct named){.lease = lease};
+    if (tsearch(named, &session->named, named_compare) == NULL) {
+        free(named);
+        return NULL;
+    }
+    return named;
+}
+
+void resume_forget(struct session *session)
+{
+    tdestroy(session->named, free);
+    session->named = NULL;
+}
+
+/* ------------------------------------------------------------------ hello */
+
+/* The connection before is still there, or was until this very moment. */
+static void old_session_end(struct client *client)
+{
+    struct session *old = client->session;
+
+    if (old == NULL)
+        return;
+    session_doom(old, NULL);
+    old->client = NULL;
+    broker_detach(client->broker, client);
+}
+
+bool resume_hello(struct session *session, const Gmb__ClientMessage *message)
+{
+    const Gmb__Hello *hello = message->hello;
+    struct broker *broker = session->broker;
+    struct core_event event = {.type = CORE_EVENT_CLIENT_ATTACH};
+    struct client *client =
+        client_by_token(broker, hello->token.data, hello->token.len, &session->identity);
+
+    if (client == NULL)
+        return false;
+    event.client = client->id;
+    old_session_end(client);
+    /* One that held nothing ended with its connection. */
+    if (client_find(broker, event.client) == NULL)
+        return false;
+    list_for_each(arena, &client->arenas, struct arena, client_link)
+    {
+        if (arena->jobs == 0)
+            continue;
+        message_refuse_plainly(session, message->id, GMB_STATUS_EXHAUSTED,
+            "pages of an arena are still being moved: come again in a moment");
+        session_doom(session, NULL);
+        return true;
+    }
+    session->client = client;
+    identity_clear(&session->identity);
+    (void) snprintf(client->program, sizeof(client->program), "%s", hello->program);
+    broker_step(broker, &event);
+    session_resume(session);
+    log_debug("client %llu of tenant %s (pid %d) is back", (unsigned long long) client->id,
+        client->tenant, (int) client->identity.pid);
+    message_welcome(session, message->id, true);
+    return true;
+}
+
+/* ------------------------------------------------------------------ what it has */
+
+static void event_do(struct session *session, struct core_event *event)
+{
+    event->client = session->client->id;
+    event->request = FRAME_BROKER_ID | ++session->broker->fills;
+    broker_step(session->broker, event);
+}
+
+/* `held`: the client has it mapped, and the broker can't go on with it. */
+static void lease_end(struct session *session, core_id lease, bool held)
+{
+    struct core_event event = {
+        .type = CORE_EVENT_LEASE_RELEASE,
+        .lease_release = {.lease = lease, .held = held},
+    };
+    struct arena *arena = arena_find(session->broker, lease);
+
+    event_do(session, &event);
+    client_label_set(session->client, lease, "");
+    if (arena != NULL)
+        arena_drop(arena);
+}
+
+/* False when the broker can't go on with the lease. */
+static bool workspace_held(
+    struct session *session, const struct core_lease_view *lease, const Gmb__HeldLease *held)
+{
+    struct core_event event = {
+        .type = CORE_EVENT_LEASE_SHRINK,
+        .lease_shrink = {.lease = lease->id, .keep_chunks = held->chunks},
+    };
+
+    if (held->chunks == 0 || held->chunks > lease->chunks)
+        return false;
+    if (held->chunks < lease->chunks)
+        event_do(session, &event);
+    return true;
+}
+
+/* Runs of an arena; false for runs that make no sense. */
+static bool arena_held_runs(struct arena *arena, struct named *named, const Gmb__HeldLease *held)
+{
+    uint32_t max = arena->table.layout.max_chunks;
+
+    if (held->n_runs % 2 != 0)
+        return false;
+    for (size_t i = 0; i < held->n_runs; i += 2) {
+        uint32_t first = held->runs[i], count = held->runs[i + 1];
+
+        if (first < named->next || count == 0 || first >= max || count > max - first ||
+            !arena_resume(arena, named->next, first, first + count))
+            return false;
+        named->next = first + count;
+    }
+    return true;
+}
+
+/* False: it is lost. */
+static bool lease_held(struct session *session, const Gmb__HeldLease *held)
+{
+    struct named *named = named_find(session, held->lease);
+    struct core_lease_view lease;
+    struct arena *arena;
+
+    if (!core_lease_get(session->broker->core, held->lease, &lease) ||
+        lease.client != session->client->id)
+        return false;
+    arena = arena_find(session->broker, held->lease);
+    if (named == NULL && (arena != NULL || lease.max_chunks == 0)) {
+        named = named_add(session, held->lease);
+        if (named != NULL && (arena != NULL ? arena_held_runs(arena, named, held)
+                                            : workspace_held(session, &lease, held)))
+            return true;
+    } else if (named != NULL && arena != NULL && arena_held_runs(arena, named, held)) {
+        return true;
+    }
+    lease_end(session, held->lease, true);
+    return false;
+}
+
+/* Every lease and index of which nothing was said goes back. */
+static void resume_end(struct session *session)
+{
+    const struct core *core = session->broker->core;
+    core_id lease = 0, next;
+
+    while (core_client_lease_next(core, session->client->id, lease, &next)) {
+        const struct named *named = named_find(session, next);
+        struct arena *arena = arena_find(session->broker, next);
+
+        if (named == NULL) {
+            lease_end(session, next, false);
+            continue;
+        }
+        lease = next;
+        if (arena != NULL)
+            (void) arena_resume(arena, named->next, arena->table.layout.max_chunks, 0);
+    }
+    resume_forget(session);
+    session_activate(session);
+}
+
+void on_resume(struct session *session, const Gmb__ClientMessage *message)
+{
+    const Gmb__Resume *body = message->resume;
+    Gmb__BrokerMessage answer = GMB__BROKER_MESSAGE__INIT;
+    Gmb__Resumed resumed = GMB__RESUMED__INIT;
+    uint64_t *lost = calloc(body->n_held + 1, sizeof(*lost));
+
+    if (lost == NULL) {
+        session_doom(session, "the broker has no host memory to hear what it has mapped");
+        return;
+    }
+    for (size_t i = 0; i < body->n_held; i++) {
+        if (!lease_held(session, body->held[i]))
+            lost[resumed.n_lost++] = body->held[i]->lease;
+    }
+    if (resumed.n_lost > 0)
+        log_warning("client %llu (tenant %s, pid %d): the broker can't go on with %zu of its "
+                    "leases; it keeps what it has mapped",
+            (unsigned long long) session->client->id, session->client->tenant,
+            (int) session->client->identity.pid, resumed.n_lost);
+    if (body->last)
+        resume_end(session);
+    resumed.lost = lost;
+    answer.id = message->id;
+    answer.body_case = GMB__BROKER_MESSAGE__BODY_RESUMED;
+    answer.resumed = &resumed;
+    message_send(session, &answer);
+    free(lost);
+}
+
+/* ------------------------------------------------------------------ what was done before */
+
+static void done_send(struct session *session, uint64_t id)
+{
+    Gmb__BrokerMessage message = GMB__BROKER_MESSAGE__INIT;
+    Gmb__Done done = GMB__DONE__INIT;
+
+    message.id = id;
+    message.body_case = GMB__BROKER_MESSAGE__BODY_DONE;
+    message.done = &done;
+    message_send(session, &message);
+}
+
+bool resume_done(struct session *session, uint64_t id, core_id lease)
+{
+    struct core_lease_view view;
+
+    if (!session->resumed || core_lease_get(session->broker->core, lease, &view))
+        return false;
+    done_send(session, id);
+    return true;
+}
+
+bool resume_returned(
+    struct session *session, uint64_t id, core_id lease, uint32_t first, uint32_t count)
+{
+    struct core_lease_view view;
+    uint32_t number, generation;
+
+    if (!session->resumed || !core_lease_get(session->broker->core, lease, &view) ||
+        view.client != session->client->id || count == 0 || first >= view.max_chunks ||
+        count > view.max_chunks - first)
+        return false;
+    for (uint32_t i = first; i < first + count; i++) {
+        if (core_lease_chunk(session->broker->core, lease, i, &number, &generation))
+            return false;
+    }
+    done_send(session, id);
+    return true;
+}

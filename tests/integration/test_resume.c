@@ -1,0 +1,277 @@
+/* A broker that is killed, its successor, and clients that come back to it. */
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "tests/integration/raw.h"
+#include "tests/unit/unit.h"
+
+#define CHUNK HARNESS_CHUNK
+
+/* Says that it has the first `chunks` of one lease and nothing else; how many are lost. */
+static size_t resume_one(struct raw *raw, uint64_t lease, uint32_t chunks)
+{
+    Gmb__HeldLease held, *pointer = &held;
+
+    gmb__held_lease__init(&held);
+    held.lease = lease;
+    held.chunks = chunks;
+    return raw_resume(raw, &pointer, 1, true);
+}
+
+static Gmb__TenantDevice use(const struct harness *harness)
+{
+    Gmb__TenantDevice device;
+
+    raw_tenant(harness, "test", &device);
+    return device;
+}
+
+START_TEST(a_lease_outlives_the_broker_and_its_client_goes_on)
+{
+    uint8_t token[16];
+    struct harness harness;
+    struct raw raw;
+    uint64_t lease;
+
+    harness_start_kept(&harness, NULL, NULL);
+    raw_connect(&raw, &harness);
+    memcpy(token, raw.token, sizeof(token));
+    lease = raw_expect_lease(&raw, raw_lease(&raw, 4 * CHUNK, CHUNK, 0), 4);
+    for (unsigned i = 0; i < 3; i++) {
+        harness_succeed(&harness, SIGKILL);
+        ck_assert_uint_eq(use(&harness).leased_bytes, 4 * CHUNK);
+        ck_assert(raw_come_back(&raw, &harness));
+        ck_assert_mem_eq(raw.token, token, sizeof(token));
+        ck_assert_uint_eq(resume_one(&raw, lease, 4), 0);
+    }
+    raw_expect_done(&raw, raw_shrink(&raw, lease, 3));
+    ck_assert_uint_eq(raw_expect_lease(&raw, raw_grow(&raw, lease, 2 * CHUNK), 5), lease);
+    ck_assert_uint_eq(use(&harness).leased_bytes, 5 * CHUNK);
+    raw_expect_done(&raw, raw_release(&raw, lease));
+    raw_close(&raw);
+    harness_stop(&harness);
+}
+END_TEST
+
+START_TEST(what_the_client_never_saw_is_taken_back)
+{
+    struct harness harness;
+    struct raw raw;
+    uint64_t lease;
+
+    harness_start_kept(&harness, HARNESS_TENANT, NULL);
+    raw_connect(&raw, &harness);
+    lease = raw_expect_lease(&raw, raw_lease(&raw, 4 * CHUNK, CHUNK, 0), 4);
+    (void) raw_expect_lease(&raw, raw_lease(&raw, 3 * CHUNK, CHUNK, 0), 3);
+    harness_succeed(&harness, SIGKILL);
+    ck_assert(raw_come_back(&raw, &harness));
+    /* Of the first it has two chunks, of the second it knows nothing. */
+    ck_assert_uint_eq(resume_one(&raw, lease, 2), 0);
+    ck_assert_uint_eq(use(&harness).leased_bytes, 2 * CHUNK);
+    ck_assert_uint_eq(use(&harness).cached_bytes, 5 * CHUNK);
+    /* It asks again and has it once. */
+    (void) raw_expect_lease(&raw, raw_lease(&raw, 3 * CHUNK, CHUNK, 0), 3);
+    ck_assert_uint_eq(use(&harness).leased_bytes, 5 * CHUNK);
+    ck_assert_uint_eq(use(&harness).cached_bytes, 2 * CHUNK);
+    raw_close(&raw);
+    harness_discard(&harness);
+}
+END_TEST
+
+START_TEST(what_was_done_before_is_done)
+{
+    struct harness harness;
+    struct raw raw;
+    uint64_t lease;
+
+    harness_start_kept(&harness, NULL, NULL);
+    raw_connect(&raw, &harness);
+    lease = raw_expect_lease(&raw, raw_lease(&raw, 4 * CHUNK, CHUNK, 0), 4);
+    harness_succeed(&harness, SIGKILL);
+    ck_assert(raw_come_back(&raw, &harness));
+    ck_assert_uint_eq(resume_one(&raw, lease, 2), 0);
+    raw_expect_done(&raw, raw_shrink(&raw, lease, 2));
+    raw_expect_done(&raw, raw_release(&raw, lease));
+    raw_expect_done(&raw, raw_release(&raw, lease));
+    raw_close(&raw);
+    harness_stop(&harness);
+}
+END_TEST
+
+START_TEST(before_it_has_said_what_it_has_a_client_asks_nothing)
+{
+    struct harness harness;
+    struct raw raw;
+
+    harness_start_kept(&harness, NULL, NULL);
+    raw_connect(&raw, &harness);
+    (void) raw_expect_lease(&raw, raw_lease(&raw, CHUNK, CHUNK, 0), 1);
+    harness_succeed(&harness, SIGKILL);
+    ck_assert(raw_come_back(&raw, &harness));
+    raw_expect_error(&raw, raw_lease(&raw, CHUNK, CHUNK, 0), GMB_STATUS_PROTOCOL);
+    raw_expect_end(&raw);
+    /* It may come again. */
+    ck_assert(raw_come_back(&raw, &harness));
+    ck_assert_uint_eq(raw_resume(&raw, NULL, 0, true), 0);
+    ck_assert_uint_eq(use(&harness).leased_bytes, 0);
+    raw_close(&raw);
+    harness_stop(&harness);
+}
+END_TEST
+
+START_TEST(a_lease_that_never_was_is_lost)
+{
+    struct harness harness;
+    struct raw raw;
+    uint64_t lease;
+
+    harness_start_kept(&harness, NULL, NULL);
+    raw_connect(&raw, &harness);
+    lease = raw_expect_lease(&raw, raw_lease(&raw, 2 * CHUNK, CHUNK, 0), 2);
+    harness_succeed(&harness, SIGKILL);
+    ck_assert(raw_come_back(&raw, &harness));
+    ck_assert_uint_eq(resume_one(&raw, lease + 1, 2), 1);
+    raw_close(&raw);
+    harness_stop(&harness);
+}
+END_TEST
+
+/* A child that uses the token of its parent. */
+static bool child_resumes(const struct raw *raw, const struct harness *harness)
+{
+    int status;
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        struct raw own = {.next_id = 100};
+
+        memcpy(own.token, raw->token, sizeof(own.token));
+        _exit(raw_come_back(&own, harness) ? 1 : 0);
+    }
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert(WIFEXITED(status));
+    return WEXITSTATUS(status) != 0;
+}
+
+START_TEST(a_token_is_good_for_its_own_process_alone)
+{
+    struct harness harness;
+    struct raw raw;
+    uint64_t lease;
+
+    harness_start_kept(&harness, NULL, NULL);
+    raw_connect(&raw, &harness);
+    lease = raw_expect_lease(&raw, raw_lease(&raw, 2 * CHUNK, CHUNK, 0), 2);
+    ck_assert(!child_resumes(&raw, &harness));
+    harness_succeed(&harness, SIGKILL);
+    ck_assert(!child_resumes(&raw, &harness));
+    ck_assert_uint_eq(use(&harness).leased_bytes, 2 * CHUNK);
+    ck_assert(raw_come_back(&raw, &harness));
+    ck_assert_uint_eq(resume_one(&raw, lease, 2), 0);
+    raw_expect_done(&raw, raw_release(&raw, lease));
+    /* Nor is one that was guessed. */
+    raw.token[15] ^= 1;
+    ck_assert(!raw_come_back(&raw, &harness));
+    raw_close(&raw);
+    harness_stop(&harness);
+}
+END_TEST
+
+/* A client in a process of its own that holds a lease until it is killed. */
+static pid_t holder_start(const struct harness *harness)
+{
+    int ready[2];
+    pid_t pid;
+    char byte;
+
+    ck_assert_int_eq(pipe(ready), 0);
+    pid = fork();
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0) {
+        struct raw raw;
+
+        raw_connect(&raw, harness);
+        (void) raw_expect_lease(&raw, raw_lease(&raw, 4 * CHUNK, CHUNK, 0), 4);
+        (void) !write(ready[1], "", 1);
+        for (;;)
+            (void) pause();
+    }
+    ck_assert_int_eq(read(ready[0], &byte, 1), 1);
+    (void) close(ready[0]);
+    (void) close(ready[1]);
+    return pid;
+}
+
+static void holder_kill(pid_t pid)
+{
+    ck_assert_int_eq(kill(pid, SIGKILL), 0);
+    ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+}
+
+START_TEST(who_died_meanwhile_is_dead_and_who_dies_later_too)
+{
+    struct harness harness;
+    pid_t one, other;
+
+    harness_start_kept(&harness, NULL, NULL);
+    one = holder_start(&harness);
+    other = holder_start(&harness);
+    /* Both at once: the broker's successor can't have seen it. */
+    ck_assert_int_eq(kill(harness.keeper, SIGSTOP), 0);
+    ck_assert_int_eq(kill(harness.pid, SIGKILL), 0);
+    holder_kill(one);
+    ck_assert_int_eq(kill(harness.keeper, SIGCONT), 0);
+    harness_succeed(&harness, 0);
+    ck_assert_uint_eq(use(&harness).leased_bytes, 4 * CHUNK);
+    holder_kill(other);
+    harness_stop(&harness);
+}
+END_TEST
+
+START_TEST(a_client_whose_connection_broke_comes_back_to_the_same_broker)
+{
+    struct harness harness;
+    struct raw raw;
+    uint64_t lease;
+
+    harness_start(&harness, NULL);
+    raw_connect(&raw, &harness);
+    lease = raw_expect_lease(&raw, raw_lease(&raw, 2 * CHUNK, CHUNK, 0), 2);
+    ck_assert(raw_come_back(&raw, &harness));
+    ck_assert_uint_eq(resume_one(&raw, lease, 2), 0);
+    raw_expect_done(&raw, raw_shrink(&raw, lease, 1));
+    /* One that holds nothing is a new one. */
+    raw_expect_done(&raw, raw_release(&raw, lease));
+    ck_assert(!raw_come_back(&raw, &harness));
+    raw_close(&raw);
+    harness_stop(&harness);
+}
+END_TEST
+
+START_TEST(fds_and_memory_are_as_they_were_after_many_restarts)
+{
+    struct harness harness;
+    struct raw raw;
+
+    harness_start_kept(&harness, NULL, NULL);
+    for (unsigned i = 0; i < 4; i++) {
+        raw_connect(&raw, &harness);
+        (void) raw_expect_lease(&raw, raw_lease(&raw, 64 * CHUNK, CHUNK, 0), 64);
+        harness_succeed(&harness, SIGKILL);
+        ck_assert(raw_come_back(&raw, &harness));
+        ck_assert_uint_eq(raw_resume(&raw, NULL, 0, true), 0);
+        raw_close(&raw);
+        harness_settle(&harness);
+    }
+    harness_stop(&harness);
+}
+END_TEST
+
+UNIT_MAIN("resume", a_lease_outlives_the_broker_and_its_client_goes_on,
+    what_the_client_never_saw_is_taken_back, what_was_done_before_is_done,
+    before_it_has_said_what_it_has_a_client_asks_nothing, a_lease_that_never_was_is_lost,
+    a_token_is_good_for_its_own_process_alone, who_died_meanwhile_is_dead_and_who_dies_later_too,
+    a_client_whose_connection_broke_comes_back_to_the_same_broker,
+    fds_and_memory_are_as_they_were_after_many_restarts)
