@@ -130,21 +130,50 @@ static uint64_t recover_own(struct core *core, struct candidate *c)
     return sub_saturate(shortfall, returning);
 }
 
+/* Who may wait leaves what MemoryLow protects alone as long as arenas of others give something. */
+static bool low_taken(const struct core *core, const struct request *request)
+{
+    return request->immediate || core->options.reclaim_ns == 0 || request->unheard;
+}
+
 /* Held back by the device: what lies ready there, or is on its way back, may do. */
 static uint64_t recover_device(struct core *core, struct candidate *c, uint64_t reserved)
 {
     struct device *device = c->device;
     uint64_t promised = sub_saturate(device->unused_min, account_unused_min(c->account));
     uint64_t present = device_free(device) + device->bytes[CHUNK_CLEAN];
-    uint64_t lacking = sub_saturate(add_saturate(c->creation, reserved), device_free(device));
+    /* The first of those before it has some of what is reserved made already. */
+    uint64_t claimed = sub_saturate(reserved, supply_ahead_ready(core, device));
+    uint64_t lacking = sub_saturate(add_saturate(c->creation, claimed), device_free(device));
     uint64_t shortfall =
         MAX(lacking, sub_saturate(c->growth, sub_saturate(present, promised + reserved)));
-    uint64_t returning = device->bytes[CHUNK_RELEASING] + device->bytes[CHUNK_RELEASED];
+    uint64_t returning = device->bytes[CHUNK_RELEASING] + device->bytes[CHUNK_RELEASED] +
+                         device->nobody.bytes[CHUNK_CREATING];
+    struct reclaim_want want = {
+        .chunk_bytes = c->request->lease->chunk_bytes,
+        .bytes = sub_saturate(shortfall, returning),
+        .clean = lacking > 0,
+        .low = low_taken(core, c->request),
+    };
 
-    if (returning >= shortfall)
-        return 0;
-    return reclaim_for(
-        core, c->account, c->request->lease->chunk_bytes, shortfall - returning, lacking > 0);
+    return want.bytes > 0 ? reclaim_for(core, c->account, &want) : 0;
+}
+
+/* The first of those whom the device holds back: what there is for it is made ready meanwhile. */
+static void candidate_prepare(const struct candidate *c)
+{
+    struct device *device = c->device;
+    uint64_t unused_min = account_unused_min(c->account);
+    uint64_t promised = sub_saturate(device->unused_min, unused_min);
+    uint64_t present =
+        device_free(device) + device->bytes[CHUNK_CLEAN] + device->nobody.bytes[CHUNK_CREATING];
+    uint64_t shared = sub_saturate(present, promised), own = MIN(unused_min, present);
+    uint64_t grantable = MAX(shared, own);
+
+    if (device->ahead_chunk_bytes > 0)
+        return;
+    device->ahead_chunk_bytes = c->request->lease->chunk_bytes;
+    device->ahead_bytes = MIN(c->growth, grantable);
 }
 
 /* Nothing that lies ready will do: chunks of arenas have to be emptied. Asked for once in a while,
@@ -159,6 +188,9 @@ static void candidate_reclaim(struct core *core, struct candidate *c, uint64_t b
     if (own && list_linked(&c->account->over_link))
         return; /* first what is above the limit: that is wished for already */
     if (request->reclaim_ns <= core->now_ns && answer_room(core) > 0) {
+        request->unheard = request->wished_bytes > 0 && beyond >= request->wished_bytes;
+        request->wished_bytes = beyond;
+        c->device->drain = c->device->drain || request->unheard;
         action = answer_add(core, CORE_ACTION_RECLAIM);
         action->reclaim.device = c->device->index;
         action->reclaim.tenant = c->account->tenant->index;
@@ -200,6 +232,7 @@ bool admit_decide(struct core *core, struct request *request, uint64_t *reserved
     if (decision.limit == GMB_LIMIT_MEMORY_MAX) {
         beyond = recover_own(core, &c);
     } else {
+        candidate_prepare(&c);
         beyond = recover_device(core, &c, *reserved);
         if (!request->immediate || beyond == 0)
             *reserved =

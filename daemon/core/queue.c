@@ -174,6 +174,7 @@ void queue_drain(struct core *core, struct device *device)
     if (!device->drain)
         return;
     device->drain = false;
+    device->ahead_chunk_bytes = device->ahead_bytes = 0;
     if (device->draining) {
         queue_refuse_all(core, device);
         return;

@@ -19,7 +19,7 @@
 #define WINDOW_CHUNKS 64
 /* In all: who asks and cancels has none there, however often it does. */
 #define WINDOW_MOST 128
-/* Prefetched chunks with the shell at once. */
+/* Chunks for nobody yet that are with the shell at once: releases stand in the same queue. */
 #define PREFETCH_CHUNKS 8
 
 struct supply_plan supply_plan_make(struct core *core, const struct request *request)
@@ -235,7 +235,11 @@ void supply_created(struct core *core, struct chunk *chunk)
         return;
     answered(chunk);
     if (!request) {
+        bool drain = account->device->drain;
+
+        /* It was free memory before: who waits is looked at once all of them are there. */
         chunk_keep(core, chunk, account);
+        account->device->drain = drain || account->bytes[CHUNK_CREATING] == 0;
         return;
     }
     chunk_set_state(chunk, CHUNK_LEASED, account);
@@ -281,13 +285,21 @@ void supply_failed(struct core *core, struct chunk *chunk, bool out_of_memory)
         queue_requeue(core, request);
 }
 
+uint64_t supply_ahead_ready(struct core *core, struct device *device)
+{
+    uint64_t bytes = device->ahead_chunk_bytes;
+
+    return bytes == 0 ? 0
+                      : MIN(device->ahead_bytes, pool_count(core, &device->nobody, bytes) * bytes);
+}
+
 void supply_prefetch(struct core *core, struct device *device)
 {
-    uint64_t bytes = device->recent_chunk_bytes;
-    uint64_t target = core->options.prefetch_bytes, ready;
+    bool ahead = device->waiting_count > 0;
+    uint64_t bytes = ahead ? device->ahead_chunk_bytes : device->recent_chunk_bytes;
+    uint64_t target = ahead ? device->ahead_bytes : core->options.prefetch_bytes, ready;
 
-    if (bytes == 0 || target == 0 || device->waiting_count > 0 ||
-        core->now_ns < device->create_after_ns || device->draining)
+    if (bytes == 0 || target == 0 || core->now_ns < device->create_after_ns || device->draining)
         return;
     ready = pool_count(core, &device->nobody, bytes) * bytes + device->nobody.bytes[CHUNK_CREATING];
     while (sub_saturate(target, ready) >= bytes && device_free(device) >= bytes &&

@@ -152,6 +152,9 @@ struct device {
     uint32_t issued;    /* sum over its accounts */
     uint32_t waiting_count;
     uint64_t recent_chunk_bytes; /* size last asked for */
+    uint64_t
+        ahead_chunk_bytes; /* for the first whom the device holds back, 0: nobody; its size … */
+    uint64_t ahead_bytes;  /* … and what may be made ready for it */
 
     struct verify verify;
     uint32_t looks; /* MEMORY_OBSERVE with the shell */
@@ -211,6 +214,8 @@ struct request {
     bool supplied;         /* chunks stand at these indices */
     bool urgent;           /* goes before those of its tenant that are not */
     uint64_t reclaim_ns;   /* no RECLAIM is asked for on its behalf before */
+    uint64_t wished_bytes; /* by the last RECLAIM on its behalf */
+    bool unheard;          /* … of which nothing came until the next was due */
     uint64_t arrival;
     uint64_t wait_ns;
     bool immediate;       /* may not wait for others, only for what the broker itself recovers */
