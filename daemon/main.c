@@ -6,11 +6,12 @@
 #include <event2/event.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
-#include <systemd/sd-daemon.h>
 
 #include "base/log.h"
 #include "daemon/broker.h"
+#include "daemon/notify.h"
 #include "daemon/options.h"
 #include "daemon/server.h"
 #include "daemon/signals.h"
@@ -22,6 +23,7 @@ struct program {
     struct config *config; /* until the broker owns it */
     struct event_base *base;
     struct broker *broker;
+    struct notify *notify;
     struct server *server;
     struct signals *signals;
 };
@@ -30,6 +32,7 @@ static void program_clear(struct program *program)
 {
     (void) signals_free(program->signals);
     (void) server_free(program->server);
+    (void) notify_free(program->notify);
     (void) broker_free(program->broker);
     (void) config_free(program->config);
     if (program->base != NULL)
@@ -47,6 +50,12 @@ static void fd_limit_raise(void)
     limit.rlim_cur = limit.rlim_max;
     if (setrlimit(RLIMIT_NOFILE, &limit) < 0)
         log_warning("cannot raise the number of open files: %s", strerror(errno));
+}
+
+/* What the service manager lets this process do is not for its children: movers get none of it. */
+static void capabilities_keep(void)
+{
+    (void) prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
 }
 
 static int driver_open(struct program *program)
@@ -112,6 +121,8 @@ static int sockets_open(
             (gid_t) -1, client, error);
     if (r >= 0)
         r = listen_activated("control", control, error);
+    if (r > 0 && config->has_control_group)
+        log_warning("ControlGroup= has no effect: the socket is the service manager's");
     if (r == 0 && control->fd < 0)
         r = listen_bind(
             options->control_socket != NULL ? options->control_socket : config->control_socket,
@@ -150,7 +161,9 @@ static int program_start(struct program *program)
         return r;
     r = server_new_consume(program->broker, &client, &control, &program->server);
     if (r == 0)
-        r = signals_new(program->broker, &program->signals);
+        r = notify_new(program->broker, &program->notify);
+    if (r == 0)
+        r = signals_new(program->broker, program->notify, &program->signals);
     if (r < 0)
         log_error("cannot serve: %s", strerror(-r));
     return r;
@@ -164,7 +177,7 @@ static int program_run(struct program *program)
     log_notice("ready: driver %s, %zu device%s, %zu tenant%s",
         gpu_driver_name(program->gpu->driver), devices, PLURAL_S(devices), tenants,
         PLURAL_S(tenants));
-    (void) sd_notify(0, "READY=1\nSTATUS=Running");
+    notify_ready(program->notify);
     if (event_base_dispatch(program->base) < 0) {
         log_error("the event loop failed: %s", strerror(errno));
         return -EIO;
@@ -180,6 +193,7 @@ int main(int argc, char **argv)
     if (r != OPTIONS_RUN)
         return r == OPTIONS_DONE ? EXIT_SUCCESS : EXIT_FAILURE;
     fd_limit_raise();
+    capabilities_keep();
     r = driver_open(&program);
     if (r == 0)
         r = configuration_load(&program);

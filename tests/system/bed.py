@@ -3,6 +3,7 @@ proves; it fails by an exception."""
 import contextlib
 import inspect
 import os
+import pwd
 import subprocess
 import sys
 import time
@@ -15,7 +16,9 @@ def run(*argv, ok=True, user=None, stdin=None):
     """Standard output of a command; its failure is the case's, unless `ok` is false: then both
     outputs."""
     if user is not None:
-        argv = ('setpriv', f'--reuid={user}', f'--regid={user}', '--clear-groups', *argv)
+        entry = pwd.getpwnam(user)
+        argv = ('setpriv', f'--reuid={entry.pw_uid}', f'--regid={entry.pw_gid}', '--clear-groups',
+                *argv)
     done = subprocess.run(argv, input=stdin, text=True, capture_output=True, check=False,
                           timeout=2 * SECONDS)
     if ok and done.returncode != 0:
