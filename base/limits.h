@@ -40,6 +40,11 @@
 /* And of one tenant, whose empty arenas nothing else bounds: as many chunks as there can be. */
 #define LIMIT_ARENAS_PER_TENANT 1024
 #define LIMIT_ARENA_CHUNKS_PER_TENANT LIMIT_CHUNKS_TOTAL
+/* Clients that hold one lease together: as many as the word of a page has places for. */
+#define LIMIT_LEASE_HOLDERS 16
+/* And holders of one tenant beyond the first of each lease: each costs a bit for every index of its
+ * arena, here and in the shell. */
+#define LIMIT_HOLDERS_PER_TENANT 4096
 /* Runs of chunks that one client gives back while the broker still moves pages there. */
 #define LIMIT_RETURNS_HELD 256
 

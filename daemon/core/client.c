@@ -68,7 +68,7 @@ void client_add_event(struct core *core, const struct core_event *event)
     }
     client = item;
     client->tenant = tenant;
-    list_init(&client->leases);
+    list_init(&client->holdings);
     list_init(&client->requests);
     client_set_state(client, CLIENT_ACTIVE);
     tenant->clients++;
@@ -98,7 +98,7 @@ void client_detach_event(struct core *core, struct client *client)
         return;
     client_set_state(client, CLIENT_DETACHED);
     client_drop_requests(core, client);
-    if (list_empty(&client->leases))
+    if (list_empty(&client->holdings))
         client_end(core, client);
 }
 
@@ -106,6 +106,7 @@ void client_dead_event(struct core *core, struct client *client)
 {
     client_set_state(client, CLIENT_DEAD);
     client_drop_requests(core, client);
-    list_for_each_safe(lease, &client->leases, struct lease, link) lease_end(core, lease);
+    list_for_each_safe(holder, &client->holdings, struct holder, client_link)
+        lease_let_go(core, holder);
     client_end(core, client);
 }

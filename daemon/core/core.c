@@ -12,6 +12,7 @@
 #include "daemon/core/chunk.h"
 #include "daemon/core/client.h"
 #include "daemon/core/device.h"
+#include "daemon/core/holder.h"
 #include "daemon/core/lease.h"
 #include "daemon/core/queue.h"
 #include "daemon/core/request.h"
@@ -51,6 +52,8 @@ static const char *const event_names[] = {
     [CORE_EVENT_LEASE_RELEASE] = "lease-release",
     [CORE_EVENT_ARENA_REQUEST] = "arena-request",
     [CORE_EVENT_ARENA_FILL] = "arena-fill",
+    [CORE_EVENT_LEASE_ATTACH] = "lease-attach",
+    [CORE_EVENT_ARENA_SHARE] = "arena-share",
     [CORE_EVENT_ARENA_RETURN] = "arena-return",
     [CORE_EVENT_DEVICE_DRAIN] = "device-drain",
     [CORE_EVENT_CANCEL] = "cancel",
@@ -115,8 +118,10 @@ struct core *core_free(struct core *core)
     for (uint32_t i = 0; i < core->leases.high; i++) {
         struct lease *lease = slots_at(&core->leases, i);
 
-        if (lease)
-            free(lease->chunks);
+        if (!lease)
+            continue;
+        list_for_each_safe(holder, &lease->holders, struct holder, lease_link) free(holder);
+        free(lease->chunks);
     }
     for (size_t i = 0; i < POOL_BUCKETS; i++) {
         list_for_each_safe(pool, &core->pools[i], struct pool, hash_link) free(pool);
@@ -168,6 +173,10 @@ static void step_client(struct core *core, const struct core_event *event)
         request_fill(core, client, event);
     else if (event->type == CORE_EVENT_ARENA_RETURN)
         lease_return_event(core, client, event);
+    else if (event->type == CORE_EVENT_LEASE_ATTACH)
+        holder_attach_event(core, client, event);
+    else if (event->type == CORE_EVENT_ARENA_SHARE)
+        holder_share_event(core, client, event);
     else
         request_cancel_event(core, client, event);
 }
@@ -224,6 +233,8 @@ static void step_event(struct core *core, const struct core_event *event)
     case CORE_EVENT_ARENA_REQUEST:
     case CORE_EVENT_ARENA_FILL:
     case CORE_EVENT_ARENA_RETURN:
+    case CORE_EVENT_LEASE_ATTACH:
+    case CORE_EVENT_ARENA_SHARE:
     case CORE_EVENT_CANCEL:
         step_client(core, event);
         break;

@@ -71,7 +71,9 @@ enum core_event_type {
     CORE_EVENT_LEASE_RELEASE,
     CORE_EVENT_ARENA_REQUEST, /* a lease with holes, empty at first */
     CORE_EVENT_ARENA_FILL,    /* chunks for a run of empty indices of it */
-    CORE_EVENT_ARENA_RETURN,  /* a run of filled indices becomes empty */
+    CORE_EVENT_ARENA_RETURN,  /* a holder has a run of filled indices no longer */
+    CORE_EVENT_LEASE_ATTACH,  /* another client of the tenant becomes a holder of an arena */
+    CORE_EVENT_ARENA_SHARE,   /* chunks that are there for a holder that hasn't got them */
     CORE_EVENT_DEVICE_DRAIN,  /* no grant there any more, or again */
     CORE_EVENT_CANCEL,
     CORE_EVENT_CHUNK_CREATED,   /* answers CORE_ACTION_CHUNK_CREATE */
@@ -133,8 +135,16 @@ struct core_event {
         } arena_fill;    /* GRANT of [first, first + count) or REFUSE */
         struct {
             core_id lease;
-            uint32_t first, count; /* indices, all filled */
-        } arena_return;            /* DONE or REFUSE */
+            uint32_t first, count; /* indices that the client has */
+        } arena_return;            /* DONE or REFUSE. They are empty once no holder has them */
+        struct {
+            core_id lease;
+        } lease_attach; /* GRANT of 0 chunks, or REFUSE. The holder has nothing, and gets nothing
+                           before its first ARENA_SHARE */
+        struct {
+            core_id lease;
+            uint32_t first, count; /* indices that others have and the client hasn't; or none */
+        } arena_share;             /* GRANT of them or REFUSE */
         struct {
             uint32_t device;
             bool undo;
@@ -166,7 +176,8 @@ enum core_action_type {
     CORE_ACTION_CONFIGURED,
     CORE_ACTION_CLIENT_ADDED,
     CORE_ACTION_CLIENT_GONE, /* nothing of it is left; its id is free */
-    CORE_ACTION_GRANT,       /* send chunks [first, first + count) of a lease */
+    CORE_ACTION_GRANT, /* send chunks [first, first + count) of a lease: to the client and, where
+                          ARENA_FILL was asked for, to every holder that core_holder_has() names */
     CORE_ACTION_DONE,
     CORE_ACTION_REFUSE,
     CORE_ACTION_CHUNK_CREATE,   /* answered by CHUNK_CREATED or CHUNK_FAILED */
@@ -278,7 +289,8 @@ struct core_client_view {
     bool detached;
 };
 struct core_lease_view {
-    core_id id, client;
+    core_id id, client; /* of its first holder */
+    uint32_t holders;
     uint32_t tenant, device;
     uint32_t chunks;     /* that it holds */
     uint32_t max_chunks; /* of an arena; 0 for a workspace */
@@ -303,6 +315,9 @@ bool core_lease_next(const struct core *core, core_id after, struct core_lease_v
 /* The tenant's values as one record, for a change of some of them. */
 bool core_tenant_config_get(
     const struct core *core, uint32_t tenant, struct core_tenant_config *ret);
+/* Whether the client is a holder of the lease, and has its chunk `index`. */
+bool core_holder_find(const struct core *core, core_id lease, core_id client);
+bool core_holder_has(const struct core *core, core_id lease, core_id client, uint32_t index);
 /* Chunk `index` of a lease; false for an empty index of an arena. */
 bool core_lease_chunk(const struct core *core, core_id lease, uint32_t index, uint32_t *ret_chunk,
     uint32_t *ret_generation);

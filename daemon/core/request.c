@@ -8,6 +8,7 @@
 #include "base/size.h"
 #include "daemon/core/account.h"
 #include "daemon/core/answer.h"
+#include "daemon/core/holder.h"
 #include "daemon/core/lease.h"
 #include "daemon/core/queue.h"
 #include "daemon/core/states.h"
@@ -18,7 +19,7 @@
 /* How long a request that may not wait is held while the broker recovers what lies ready. */
 #define RECOVERY_NS (100 * NSEC_PER_MSEC)
 
-static struct request *request_find(struct client *client, uint64_t id)
+static struct request *request_find(const struct client *client, uint64_t id)
 {
     list_for_each(request, &client->requests, struct request, client_link)
     {
@@ -35,7 +36,8 @@ static void request_end(struct core *core, struct request *request)
     queue_remove(core, request);
     list_remove(&request->client_link);
     request->client->request_count--;
-    lease->requests--;
+    list_remove(&request->lease_link);
+    lease->request_count--;
     if (lease->state == LEASE_PENDING)
         lease_drop_pending(core, lease);
     slots_give(&core->requests, request);
@@ -92,11 +94,9 @@ void request_cancel_event(struct core *core, struct client *client, const struct
     request_drop(core, request);
 }
 
-/* What may refuse a request before its size is looked at. */
-static bool request_allowed(
-    struct core *core, struct client *client, const struct core_event *event)
+bool request_allowed(struct core *core, const struct client *client, const struct core_event *event)
 {
-    struct tenant *tenant = client->tenant;
+    const struct tenant *tenant = client->tenant;
 
     if (!tenant->configured)
         answer_refuse(core, event, GMB_STATUS_DENIED, GMB_LIMIT_NONE,
@@ -158,10 +158,9 @@ static bool chunk_count_fits(struct core *core, const struct core_event *event, 
 }
 
 /* Makes the request and lets the queue have it. `lease` may be a PENDING one: freed on failure. */
-static void request_enter(struct core *core, struct lease *lease, const struct core_event *event,
-    uint32_t first, uint64_t bytes, uint64_t wait_ns)
+static void request_enter(struct core *core, struct client *client, struct lease *lease,
+    const struct core_event *event, uint32_t first, uint64_t bytes, uint64_t wait_ns)
 {
-    struct client *client = lease->client;
     void *item;
     struct request *request;
 
@@ -190,7 +189,9 @@ static void request_enter(struct core *core, struct lease *lease, const struct c
     list_init(&request->client_link);
     list_append(&client->requests, &request->client_link);
     client->request_count++;
-    lease->requests++;
+    list_init(&request->lease_link);
+    list_append(&lease->requests, &request->lease_link);
+    lease->request_count++;
     lease->account->device->recent_chunk_bytes = lease->chunk_bytes;
     request_set_state(request, REQUEST_QUEUED);
     queue_enter(core, request);
@@ -246,7 +247,7 @@ void request_new_lease(struct core *core, struct client *client, const struct co
         lease_no_memory(core, event);
         return;
     }
-    request_enter(core, lease, event, 0, bytes, event->lease_request.wait_ns);
+    request_enter(core, client, lease, event, 0, bytes, event->lease_request.wait_ns);
 }
 
 /* An arena costs no device memory at first: nothing but this bounds what empty ones cost here. */
@@ -276,7 +277,6 @@ void request_new_arena(struct core *core, struct client *client, const struct co
     uint64_t chunk_bytes = event->arena_request.chunk_bytes;
     uint32_t max_chunks = event->arena_request.max_chunks, index = event->arena_request.device;
     struct device *device = new_lease_device(core, client, event, index);
-    struct core_action *action;
     struct lease *lease;
 
     if (!device)
@@ -295,11 +295,7 @@ void request_new_arena(struct core *core, struct client *client, const struct co
         lease_no_memory(core, event);
         return;
     }
-    core->granted++;
-    action = answer_add(core, CORE_ACTION_GRANT);
-    action->client = event->client;
-    action->request = event->request;
-    action->grant.lease = slot_id(&lease->slot);
+    answer_grant(core, event, lease, 0, 0);
 }
 
 void request_fill(struct core *core, struct client *client, const struct core_event *event)
@@ -312,6 +308,9 @@ void request_fill(struct core *core, struct client *client, const struct core_ev
     if (!lease)
         answer_refuse(
             core, event, GMB_STATUS_NOT_FOUND, GMB_LIMIT_NONE, "the client has no such lease");
+    else if (!holder_find(lease, client)->open)
+        answer_refuse(core, event, GMB_STATUS_INVALID, GMB_LIMIT_NONE,
+            "the client has attached to the arena and not taken part in it yet");
     else if (count == 0 || first >= lease->max || count > lease->max - first)
         answer_refuse(core, event, GMB_STATUS_INVALID, GMB_LIMIT_NONE,
             "the lease has %u indices to fill, not %u from %u on", lease->max, count, first);
@@ -319,8 +318,8 @@ void request_fill(struct core *core, struct client *client, const struct core_ev
         answer_refuse(core, event, GMB_STATUS_INVALID, GMB_LIMIT_NONE,
             "an index from %u to %u is filled or asked for already", first, first + count - 1);
     else
-        request_enter(
-            core, lease, event, first, count * lease->chunk_bytes, event->arena_fill.wait_ns);
+        request_enter(core, client, lease, event, first, count * lease->chunk_bytes,
+            event->arena_fill.wait_ns);
 }
 
 void request_grow(struct core *core, struct client *client, const struct core_event *event)
@@ -338,9 +337,9 @@ void request_grow(struct core *core, struct client *client, const struct core_ev
     else if (lease->max > 0)
         answer_refuse(core, event, GMB_STATUS_INVALID, GMB_LIMIT_NONE,
             "the lease is an arena: it is filled by index");
-    else if (lease->requests > 0)
+    else if (lease->request_count > 0)
         answer_refuse(core, event, GMB_STATUS_INVALID, GMB_LIMIT_NONE,
             "a request to grow the lease is in flight");
     else if (chunk_count_fits(core, event, lease->count, bytes, lease->chunk_bytes))
-        request_enter(core, lease, event, lease->count, bytes, event->lease_grow.wait_ns);
+        request_enter(core, client, lease, event, lease->count, bytes, event->lease_grow.wait_ns);
 }

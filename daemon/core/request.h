@@ -8,6 +8,9 @@ void request_new_lease(struct core *core, struct client *client, const struct co
 void request_new_arena(struct core *core, struct client *client, const struct core_event *event);
 void request_fill(struct core *core, struct client *client, const struct core_event *event);
 void request_grow(struct core *core, struct client *client, const struct core_event *event);
+/* What may refuse a request before its size is looked at: false after an answer. */
+bool request_allowed(
+    struct core *core, const struct client *client, const struct core_event *event);
 void request_cancel_event(struct core *core, struct client *client, const struct core_event *event);
 
 /* All chunks are there: answers GRANT and ends the request. */

@@ -3,6 +3,8 @@
  *
  *   account   what one tenant has on one device; each device has one more, `nobody`, for chunks
  *             that no tenant pays for. Every chunk is charged to exactly one account at any time
+ *   holder    one client's part in a lease: which of its chunks its process has, or may have
+ *             mapped. A lease has one holder or, if it is shared, several of one tenant
  *   charge    the token in the chunk that says which account pays, and under which heading
  *   pool      chunks of one size on one account that lie ready: CACHED ones of a tenant, CLEAN ones
  *             of nobody
@@ -121,8 +123,10 @@ struct chunk {
     struct request *request; /* CREATING for one */
     uint32_t index;          /* in the lease */
     uint8_t state;           /* enum chunk_state */
-    bool issued;             /* CREATING, RELEASING: the shell has the job */
-    bool exposed;            /* was granted once: never goes to another tenant */
+    uint8_t holders;         /* LEASED: that have it. It comes back when none has */
+    bool issued : 1;         /* CREATING, RELEASING: the shell has the job */
+    bool exposed : 1;        /* was granted once: never goes to another tenant */
+    bool forsaken : 1;       /* a holder died with it, whose process may have handed it on */
 };
 
 struct verify {
@@ -175,6 +179,7 @@ struct tenant {
     bool dropped; /* was configured; kept until its last byte is back */
     uint32_t clients, leases, leases_pending, waiting;
     uint32_t arenas, arena_chunks; /* of the leases, and their indices */
+    uint32_t attached;             /* holders of its leases beyond the first of each */
     uint32_t account_count;
     struct account accounts[]; /* by device index */
 };
@@ -183,24 +188,35 @@ struct client {
     struct slot slot;
     struct tenant *tenant;
     enum client_state state;
-    struct list leases;   /* struct lease.link, ACTIVE ones */
+    struct list holdings; /* struct holder.client_link, of ACTIVE leases */
     struct list requests; /* struct request.client_link */
-    uint32_t lease_count, request_count;
-    uint64_t leased_bytes;
+    uint32_t holding_count, request_count;
+    uint64_t leased_bytes; /* that it has; what is shared counts for each holder */
+};
+
+struct holder {
+    struct list lease_link;  /* lease.holders, in the order in which they came */
+    struct list client_link; /* client.holdings once the lease is ACTIVE */
+    struct lease *lease;
+    struct client *client;
+    uint32_t count; /* granted chunks that it has */
+    bool open;      /* it gets what is filled from now on */
+    uint64_t has[]; /* of an arena: a bit for each index; of a workspace it has all */
 };
 
 struct lease {
     struct slot slot;
-    struct client *client;
     struct account *account;
     enum lease_state state;
-    struct list link;
+    struct list holders; /* struct holder.lease_link; a PENDING lease has one, too */
+    uint32_t holder_count;
     uint64_t chunk_bytes, since_ns;
     uint32_t count; /* granted chunks */
     uint32_t max;   /* indices of an arena, any of which may be empty; 0: no arena, no holes */
     uint32_t room;
-    struct chunk **chunks; /* by index: granted ones, and those of requests that are CREATING */
-    uint32_t requests;     /* in flight for this lease: at most one unless it is an arena */
+    struct chunk **chunks;  /* by index: granted ones, and those of requests that are CREATING */
+    struct list requests;   /* struct request.lease_link, in flight for this lease … */
+    uint32_t request_count; /* … at most one unless it is an arena */
 };
 
 struct request {
@@ -226,6 +242,7 @@ struct request {
     struct heap_node deadline; /* in core.deadlines while QUEUED */
     struct heap_node wake;     /* in core.wakes while not_before_ns lies ahead */
     struct list client_link;
+    struct list lease_link;
     struct list queue_link;  /* account.waiting while QUEUED */
     struct list supply_link; /* account.supply while chunks are to be asked for */
     uint32_t next_issue;     /* index in the lease of the next chunk to ask for */

@@ -346,6 +346,25 @@ uint64_t world_return(
     return send(world, &event, client);
 }
 
+uint64_t world_attach(struct world *world, core_id client, core_id lease)
+{
+    struct core_event event = {.type = CORE_EVENT_LEASE_ATTACH};
+
+    event.lease_attach.lease = lease;
+    return send(world, &event, client);
+}
+
+uint64_t world_share(
+    struct world *world, core_id client, core_id lease, uint32_t first, uint32_t count)
+{
+    struct core_event event = {.type = CORE_EVENT_ARENA_SHARE};
+
+    event.arena_share.lease = lease;
+    event.arena_share.first = first;
+    event.arena_share.count = count;
+    return send(world, &event, client);
+}
+
 void world_drain(struct world *world, uint32_t device, bool undo)
 {
     struct core_event event = {.type = CORE_EVENT_DEVICE_DRAIN};

@@ -94,6 +94,9 @@ uint64_t world_fill_urgent(struct world *world, core_id client, core_id lease, u
     uint32_t count, uint64_t wait_ns);
 uint64_t world_return(
     struct world *world, core_id client, core_id lease, uint32_t first, uint32_t count);
+uint64_t world_attach(struct world *world, core_id client, core_id lease);
+uint64_t world_share(
+    struct world *world, core_id client, core_id lease, uint32_t first, uint32_t count);
 void world_drain(struct world *world, uint32_t device, bool undo);
 
 /* The one answer to a request so far; NULL when there is none. Two end the test. */

@@ -172,21 +172,25 @@ static void event_grow(struct model *model, struct model_client *client)
     model_step(model, &event);
 }
 
-void model_let_go(struct model *model, const struct model_lease *lease, uint32_t index)
+void model_let_go(struct model *model, const struct model_client *client,
+    const struct model_lease *lease, uint32_t index)
 {
     uint32_t number, generation;
 
     if (!core_lease_chunk(model->core, lease->id, index, &number, &generation))
         model_fail(model, "a held chunk is not there");
-    model->chunks[number].holder = -1;
+    if ((model->chunks[number].holders & model_bit(model, client)) == 0)
+        model_fail(model, "a client lets go of a chunk that it hasn't got");
+    model->chunks[number].holders &= ~model_bit(model, client);
 }
 
 /* The chunks behind `keep` of a lease, or all of an arena. */
-static void let_go(struct model *model, struct model_lease *lease, uint32_t keep)
+static void let_go(struct model *model, const struct model_client *client,
+    struct model_lease *lease, uint32_t keep)
 {
     for (uint32_t i = keep; i < (lease->max > 0 ? lease->max : lease->chunks); i++) {
         if (lease->max == 0 || (lease->filled >> i & 1) != 0)
-            model_let_go(model, lease, i);
+            model_let_go(model, client, lease, i);
     }
     lease->chunks = keep;
     lease->filled = 0;
@@ -210,13 +214,13 @@ static void event_return(struct model *model, struct model_client *client)
         done =
             lease->max == 0 && keep > 0 && keep <= lease->chunks && !model_grows(client, lease->id);
         if (done)
-            let_go(model, lease, keep);
+            let_go(model, client, lease, keep);
     } else {
         event.type = CORE_EVENT_LEASE_RELEASE;
         event.lease_release.lease = lease->id;
         done = !model_grows(client, lease->id);
         if (done) {
-            let_go(model, lease, 0);
+            let_go(model, client, lease, 0);
             *lease = (struct model_lease){0};
         }
     }
@@ -250,19 +254,40 @@ static bool gone(const struct model *model, core_id id)
     return false;
 }
 
+/* What a process that died had may be anywhere. */
+static void forsake(struct model *model, const struct model_client *client)
+{
+    for (unsigned i = 0; i < MODEL_CHUNKS; i++) {
+        if ((model->chunks[i].holders & model_bit(model, client)) != 0)
+            model->chunks[i].forsaken = true;
+    }
+}
+
 static void event_die(struct model *model, struct model_client *client)
 {
     struct core_event event = {.type = CORE_EVENT_CLIENT_DEAD, .client = client->id};
+    struct model_client before;
 
+    forsake(model, client);
+    before = *client;
     for (unsigned i = 0; i < MODEL_LEASES; i++) {
         if (client->leases[i].id != 0)
-            let_go(model, &client->leases[i], 0);
+            let_go(model, client, &client->leases[i], 0);
+        client->leases[i] = (struct model_lease){0};
     }
     client->detached = true;
     memset(client->requests, 0, sizeof(client->requests));
     model_step(model, &event);
     if (!gone(model, event.client))
         model_fail(model, "a dead client is not gone");
+    for (unsigned i = 0; i < MODEL_LEASES; i++) {
+        struct core_lease_view view;
+
+        if (before.leases[i].id == 0 || before.leases[i].max == 0)
+            continue;
+        model->outlived += core_lease_get(model->core, before.leases[i].id, &view);
+        model_arena_compare(model, before.leases[i].id);
+    }
     *client = (struct model_client){0};
     model->deaths++;
 }
@@ -386,7 +411,7 @@ static void event_of_client(struct model *model)
         event_connect(model, client);
         return;
     }
-    kind = model_below(model, 52);
+    kind = model_below(model, 60);
     if (kind < 1)
         event_cancel(model, client);
     else if (kind < 2)
@@ -401,6 +426,10 @@ static void event_of_client(struct model *model)
         model_arena_fill(model, client);
     else if (kind < 37)
         model_arena_return(model, client);
+    else if (kind < 41)
+        model_arena_attach(model, client);
+    else if (kind < 45)
+        model_arena_share(model, client);
     else
         event_request(model, client);
 }
@@ -450,7 +479,7 @@ void model_init(struct model *model, uint64_t seed)
     if (core_new(&options, &model->core) < 0)
         model_fail(model, "no host memory");
     for (unsigned i = 0; i < MODEL_CHUNKS; i++)
-        model->chunks[i].tenant = model->chunks[i].holder = -1;
+        model->chunks[i].tenant = -1;
     for (unsigned i = 0; i < MODEL_DEVICES; i++) {
         struct core_event event = {.type = CORE_EVENT_DEVICE_ADD};
 
