@@ -11,7 +11,7 @@
 #include "base/macro.h"
 #include "tests/bench/bench.h"
 
-#define ROWS_MAX 32
+#define ROWS_MAX 64
 
 static const struct {
     const char *name;
