@@ -66,6 +66,7 @@ static int answer_take(struct gmb_session *session, struct request *request,
         return 0;
     case GMB__BROKER_MESSAGE__BODY_WELCOME:
     case GMB__BROKER_MESSAGE__BODY_CHUNK_RECALL:
+    case GMB__BROKER_MESSAGE__BODY_ENDING:
     case GMB__BROKER_MESSAGE__BODY__NOT_SET:
     case _GMB__BROKER_MESSAGE__BODY__CASE_IS_INT_SIZE:
         break;
@@ -82,6 +83,10 @@ static int event_take(struct gmb_session *session, const Gmb__BrokerMessage *mes
         return arena_grant_take(session, message->grant, fds, why);
     if (message->body_case == GMB__BROKER_MESSAGE__BODY_CHUNK_RECALL)
         return arena_recall_take(session, message->chunk_recall, why);
+    if (message->body_case == GMB__BROKER_MESSAGE__BODY_ENDING) {
+        session->ending = true;
+        return 0;
+    }
     if (message->body_case != GMB__BROKER_MESSAGE__BODY_ERROR)
         return 0; /* an event of a later version */
     (void) outcome_from_error(why, message->error);
@@ -151,7 +156,9 @@ void session_receive(struct gmb_session *session)
         if (r == -EAGAIN)
             break;
         if (r == -ECONNRESET)
-            outcome_set(&why, GMB_E_DISCONNECTED, "the broker closed the connection");
+            outcome_set(&why, GMB_E_DISCONNECTED,
+                session->ending ? "the broker was ended in order"
+                                : "the broker closed the connection");
         else if (r == -EBADMSG)
             outcome_set(&why, GMB_E_PROTOCOL, "the broker sent a frame that is too large");
         else if (r < 0)

@@ -59,6 +59,7 @@ struct gmb_session {
     pthread_cond_t changed;
     struct conn *conn;     /* NULL once the session is over */
     struct outcome broken; /* why */
+    bool ending;           /* the broker said that it ends */
     bool reading;          /* the seat is taken */
     bool dispatching;
     bool threaded, stopping;

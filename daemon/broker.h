@@ -51,6 +51,7 @@ struct broker {
     struct list greeting;  /* struct session.greeting_link, oldest first */
     struct list doomed;    /* struct session.doomed_link: to be ended when the step is over */
     struct list observers; /* struct broker_observer.link */
+    bool ending;           /* no new plans to move memory */
     struct complaints complaints;
     size_t session_count, ungreeted_count, ungreeted_max;
     struct core_actions actions;

@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "daemon/broker.h"
+#include "daemon/ending.h"
 #include "daemon/notify.h"
 #include "daemon/options.h"
 #include "daemon/server.h"
@@ -25,12 +26,14 @@ struct program {
     struct broker *broker;
     struct notify *notify;
     struct server *server;
+    struct ending *ending;
     struct signals *signals;
 };
 
 static void program_clear(struct program *program)
 {
     (void) signals_free(program->signals);
+    (void) ending_free(program->ending);
     (void) server_free(program->server);
     (void) notify_free(program->notify);
     (void) broker_free(program->broker);
@@ -163,7 +166,9 @@ static int program_start(struct program *program)
     if (r == 0)
         r = notify_new(program->broker, &program->notify);
     if (r == 0)
-        r = signals_new(program->broker, program->notify, &program->signals);
+        r = ending_new(program->broker, program->server, &program->ending);
+    if (r == 0)
+        r = signals_new(program->broker, program->notify, program->ending, &program->signals);
     if (r < 0)
         log_error("cannot serve: %s", strerror(-r));
     return r;

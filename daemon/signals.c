@@ -7,11 +7,13 @@
 
 #include "base/log.h"
 #include "daemon/broker.h"
+#include "daemon/ending.h"
 #include "daemon/notify.h"
 
 struct signals {
     struct broker *broker;
     struct notify *notify;
+    struct ending *ending;
     struct event *term, *interrupt, *hangup;
 };
 
@@ -22,7 +24,7 @@ static void on_end(evutil_socket_t signal, short what, void *data)
     (void) what;
     log_notice("ending on %s", signal == SIGTERM ? "SIGTERM" : "SIGINT");
     notify_stopping(signals->notify);
-    (void) event_base_loopbreak(signals->broker->base);
+    ending_request(signals->ending);
 }
 
 static void on_hangup(evutil_socket_t signal, short what, void *data)
@@ -41,7 +43,8 @@ static void on_hangup(evutil_socket_t signal, short what, void *data)
     broker_settle(signals->broker);
 }
 
-int signals_new(struct broker *broker, struct notify *notify, struct signals **ret)
+int signals_new(
+    struct broker *broker, struct notify *notify, struct ending *ending, struct signals **ret)
 {
     struct signals *signals = calloc(1, sizeof(*signals));
 
@@ -49,6 +52,7 @@ int signals_new(struct broker *broker, struct notify *notify, struct signals **r
         return -ENOMEM;
     signals->broker = broker;
     signals->notify = notify;
+    signals->ending = ending;
     /* What libevent restores when the events go: a second SIGTERM must not cut the end short. */
     if (signal(SIGTERM, SIG_IGN) == SIG_ERR || signal(SIGINT, SIG_IGN) == SIG_ERR ||
         signal(SIGHUP, SIG_IGN) == SIG_ERR) {
