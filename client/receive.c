@@ -11,6 +11,7 @@
 #include "client/arena_fill.h"
 #include "client/arena_serve.h"
 #include "client/conclude.h"
+#include "client/gang.h"
 #include "client/grant.h"
 #include "client/request.h"
 #include "client/wait.h"
@@ -37,6 +38,8 @@ static int answer_take(struct gmb_session *session, struct request *request,
 {
     switch (message->body_case) {
     case GMB__BROKER_MESSAGE__BODY_GRANT:
+        if (request->kind == REQUEST_GANG)
+            return gang_grant_take(session, request, message->grant, fds, why);
         if (request_takes_memory(request))
             return grant_take(session, request, message->grant, fds, why);
         break;

@@ -14,6 +14,7 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
+#include "client/gang.h"
 #include "client/wait.h"
 
 struct request *request_new(enum request_kind kind, enum request_owner owner)
@@ -36,6 +37,9 @@ struct request *request_free(struct request *request)
         close_fd(&request->table_fd);
         close_fd(&request->event_fd);
         free(request->pages);
+        for (size_t i = 0; i < request->part_count; i++)
+            (void) request_free(request->parts[i]);
+        free(request->parts);
         free(request);
     }
     return NULL;
@@ -155,6 +159,8 @@ static int request_transmit(struct conn *conn, struct request *request)
         break;
     case REQUEST_ARENA:
         return arena_request_send(conn, request);
+    case REQUEST_GANG:
+        return gang_transmit(conn, request);
     case REQUEST_FILL:
     case REQUEST_RETURN:
     case REQUEST_MAPPED:

@@ -35,6 +35,8 @@ static void requests_free(struct list *requests)
     {
         if (request->kind == REQUEST_LEASE)
             request->lease->busy = false; /* it goes with the session's list */
+        for (size_t i = 0; i < request->part_count; i++)
+            request->parts[i]->lease->busy = false;
         request_free(request);
     }
 }

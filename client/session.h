@@ -107,6 +107,7 @@ enum request_kind {
     REQUEST_RETURN,
     REQUEST_MAPPED, /* this and the next one are told, not asked: gone once they are sent */
     REQUEST_WANT,
+    REQUEST_GANG,
     REQUEST_MAX
 };
 
@@ -139,12 +140,15 @@ struct request {
     uint32_t run_first, run_count;  /* RETURN, MAPPED */
     uint32_t *pages;                /* WANT: owned */
     size_t page_count;
+    struct request **parts; /* GANG: owned, one for each lease, which is owned until concluded */
+    size_t part_count;
 
     /* What has come: the seat's alone until answered. */
     uint32_t first_chunk;    /* of the lease when it was sent */
     uint32_t total_chunks;   /* 0 before the first part */
     uint32_t granted_chunks; /* received, from first_chunk on */
     uint32_t mapped_chunks;
+    size_t part_at;    /* GANG: whose grant is next */
     uint64_t arena_id; /* ARENA, 0 before it is made; and its fds, owned, or −1 */
     uint64_t arena_chunk_bytes;
     uint32_t arena_max_chunks;
@@ -157,7 +161,7 @@ struct request {
 static inline bool request_takes_memory(const struct request *request)
 {
     return request->kind == REQUEST_LEASE || request->kind == REQUEST_GROW ||
-           request->kind == REQUEST_FILL;
+           request->kind == REQUEST_FILL || request->kind == REQUEST_GANG;
 }
 
 /* Whether the broker answers nothing. */

@@ -7,6 +7,7 @@
 
 #include "daemon/core/account.h"
 #include "daemon/core/answer.h"
+#include "daemon/core/gang.h"
 #include "daemon/core/reclaim.h"
 #include "daemon/core/request.h"
 #include "daemon/core/supply.h"
@@ -96,15 +97,27 @@ static bool candidate_throttle(struct core *core, struct candidate *c)
     return true;
 }
 
-static void candidate_admit(struct core *core, struct candidate *c)
+/* The driver said no a moment ago. */
+static bool candidate_backed_off(const struct core *core, const struct candidate *c)
+{
+    return c->creation > 0 && core->now_ns < c->device->create_after_ns;
+}
+
+/* `reserved`: by those before it. */
+static void candidate_admit(struct core *core, struct candidate *c, uint64_t reserved)
 {
     struct request *request = c->request;
     int r;
 
-    if (c->creation > 0 && core->now_ns < c->device->create_after_ns) {
+    if (candidate_backed_off(core, c)) {
         candidate_hold(c, GMB_LIMIT_DRIVER, 0);
         if (request->immediate)
             request_refuse(core, request, GMB_STATUS_EXHAUSTED);
+        return;
+    }
+    if (request->gang) {
+        candidate_hold(c, GMB_LIMIT_NONE, 0);
+        gang_fits(core, request, reserved);
         return;
     }
     if (candidate_throttle(core, c))
@@ -203,6 +216,41 @@ static void candidate_reclaim(struct core *core, struct candidate *c, uint64_t b
         heap_push(&core->wakes, &request->wake, request->reclaim_ns);
 }
 
+bool admit_stands(struct core *core, struct request *request)
+{
+    struct candidate c = candidate_make(core, request);
+    struct admission_view view = candidate_view(&c, 0);
+    struct admission_decision decision = admission_decide(&view);
+
+    return decision.verdict != ADMISSION_REFUSE && decision.limit != GMB_LIMIT_MEMORY_MAX &&
+           !c.device->draining &&
+           list_first(&c.account->waiting, struct request, queue_link) == request &&
+           request->not_before_ns <= core->now_ns && !candidate_backed_off(core, &c);
+}
+
+bool admit_fits(struct core *core, struct request *request, uint64_t reserved)
+{
+    struct candidate c = candidate_make(core, request);
+    struct admission_view view = candidate_view(&c, reserved);
+    struct admission_decision decision = admission_decide(&view);
+
+    candidate_hold(&c, decision.limit, decision.available_bytes);
+    return decision.verdict == ADMISSION_ADMIT;
+}
+
+bool admit_pauses(struct core *core, struct request *request)
+{
+    struct candidate c = candidate_make(core, request);
+
+    return candidate_throttle(core, &c);
+}
+
+/* What it takes beyond its tenant's own guarantee is kept from those behind it. */
+static void candidate_reserve(const struct candidate *c, uint64_t *reserved)
+{
+    *reserved = add_saturate(*reserved, sub_saturate(c->growth, account_unused_min(c->account)));
+}
+
 bool admit_decide(struct core *core, struct request *request, uint64_t *reserved)
 {
     struct candidate c = candidate_make(core, request);
@@ -217,12 +265,20 @@ bool admit_decide(struct core *core, struct request *request, uint64_t *reserved
     }
     if (request->not_before_ns > core->now_ns)
         return false;
+    if (!gang_stands(core, request)) {
+        candidate_hold(&c, GMB_LIMIT_NONE, 0);
+        return false;
+    }
     decision = admission_decide(&view);
     if (decision.verdict == ADMISSION_ADMIT) {
         struct list *first = &request->queue_link;
 
-        candidate_admit(core, &c);
-        return c.account->waiting.next != first;
+        candidate_admit(core, &c, *reserved);
+        if (c.account->waiting.next != first)
+            return true;
+        if (request->gang && request->limit == GMB_LIMIT_NONE)
+            candidate_reserve(&c, reserved);
+        return false;
     }
     candidate_hold(&c, decision.limit, decision.available_bytes);
     if (decision.verdict == ADMISSION_REFUSE) {
@@ -235,8 +291,7 @@ bool admit_decide(struct core *core, struct request *request, uint64_t *reserved
         candidate_prepare(&c);
         beyond = recover_device(core, &c, *reserved);
         if (!request->immediate || beyond == 0)
-            *reserved =
-                add_saturate(*reserved, sub_saturate(c.growth, account_unused_min(c.account)));
+            candidate_reserve(&c, reserved);
     }
     candidate_reclaim(core, &c, beyond, decision.limit == GMB_LIMIT_MEMORY_MAX);
     if (!request->immediate || beyond == 0)

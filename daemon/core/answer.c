@@ -36,6 +36,7 @@ void answer_grant(struct core *core, const struct core_event *event, const struc
     action->grant.lease = slot_id(&lease->slot);
     action->grant.first = first;
     action->grant.count = count;
+    action->grant.parts = 1;
     core->granted++;
 }
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "daemon/core/account.h"
+#include "daemon/core/gang.h"
 #include "daemon/core/holder.h"
 #include "daemon/core/states.h"
 
@@ -270,9 +271,48 @@ static const char *check_leases(const struct core *core)
     return NULL;
 }
 
+/* All parts are in one state, each on another device, and nothing is held while one waits. */
+static const char *check_gang(struct request *request)
+{
+    const struct request *first = request_part(request, 0);
+    bool found = false;
+
+    for (uint32_t i = 0; i < request_parts(request); i++) {
+        const struct request *part = request_part(request, i);
+
+        found |= part == request;
+        if (part->state != first->state || part->client != first->client || part->id != first->id)
+            return FIND("request %llu: its parts differ", (unsigned long long) request->id);
+        if (part->supplied != (part->state == REQUEST_CREATING))
+            return FIND("request %llu: chunks stand where it waits, or don't where it doesn't",
+                (unsigned long long) request->id);
+        for (uint32_t k = 0; k < i; k++) {
+            if (request_part(request, k)->lease->account == part->lease->account)
+                return FIND(
+                    "request %llu: two parts on one device", (unsigned long long) request->id);
+        }
+    }
+    return found ? NULL : "a part that is none of its gang's";
+}
+
+static const char *check_requests(const struct client *client, uint32_t *ret_count)
+{
+    const char *found = NULL;
+
+    *ret_count = 0;
+    list_for_each(request, &client->requests, struct request, client_link)
+    {
+        if (!found)
+            found = check_gang(request);
+        ++*ret_count;
+    }
+    return found;
+}
+
 static const char *check_client(const struct client *client)
 {
     uint32_t holdings = 0, requests = 0;
+    const char *found;
     uint64_t bytes = 0;
 
     list_for_each(holder, &client->holdings, struct holder, client_link)
@@ -287,7 +327,9 @@ static const char *check_client(const struct client *client)
         bytes += having * lease->chunk_bytes;
         holdings++;
     }
-    list_for_each(request, &client->requests, struct request, client_link) requests++;
+    found = check_requests(client, &requests);
+    if (found)
+        return found;
     if (bytes != client->leased_bytes || holdings != client->holding_count ||
         requests != client->request_count)
         return FIND("client %u: its leases or requests are miscounted", client->slot.number);

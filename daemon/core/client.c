@@ -79,8 +79,9 @@ void client_add_event(struct core *core, const struct core_event *event)
 
 static void client_drop_requests(struct core *core, struct client *client)
 {
-    list_for_each_safe(request, &client->requests, struct request, client_link)
-        request_drop(core, request);
+    /* The parts of a gang go together. */
+    while (!list_empty(&client->requests))
+        request_drop(core, list_first(&client->requests, struct request, client_link));
 }
 
 static void client_end(struct core *core, struct client *client)

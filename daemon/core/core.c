@@ -12,6 +12,7 @@
 #include "daemon/core/chunk.h"
 #include "daemon/core/client.h"
 #include "daemon/core/device.h"
+#include "daemon/core/gang.h"
 #include "daemon/core/holder.h"
 #include "daemon/core/lease.h"
 #include "daemon/core/queue.h"
@@ -47,6 +48,7 @@ static const char *const event_names[] = {
     [CORE_EVENT_CLIENT_DETACH] = "client-detach",
     [CORE_EVENT_CLIENT_DEAD] = "client-dead",
     [CORE_EVENT_LEASE_REQUEST] = "lease-request",
+    [CORE_EVENT_GANG_REQUEST] = "gang-request",
     [CORE_EVENT_LEASE_GROW] = "lease-grow",
     [CORE_EVENT_LEASE_SHRINK] = "lease-shrink",
     [CORE_EVENT_LEASE_RELEASE] = "lease-release",
@@ -101,6 +103,7 @@ int core_new(const struct core_options *options, struct core **ret)
         return -ENOMEM;
     }
     core->options = *options;
+    list_init(&core->gangs_fit);
     slots_init(&core->clients, sizeof(struct client), LIMIT_CLIENTS);
     slots_init(&core->leases, sizeof(struct lease), LIMIT_CHUNKS_TOTAL + LIMIT_REQUESTS_TOTAL);
     slots_init(&core->requests, sizeof(struct request), LIMIT_REQUESTS_TOTAL);
@@ -161,6 +164,8 @@ static void step_client(struct core *core, const struct core_event *event)
         client_dead_event(core, client);
     else if (event->type == CORE_EVENT_LEASE_REQUEST)
         request_new_lease(core, client, event);
+    else if (event->type == CORE_EVENT_GANG_REQUEST)
+        gang_request_event(core, client, event);
     else if (event->type == CORE_EVENT_LEASE_GROW)
         request_grow(core, client, event);
     else if (event->type == CORE_EVENT_LEASE_SHRINK)
@@ -227,6 +232,7 @@ static void step_event(struct core *core, const struct core_event *event)
     case CORE_EVENT_CLIENT_DETACH:
     case CORE_EVENT_CLIENT_DEAD:
     case CORE_EVENT_LEASE_REQUEST:
+    case CORE_EVENT_GANG_REQUEST:
     case CORE_EVENT_LEASE_GROW:
     case CORE_EVENT_LEASE_SHRINK:
     case CORE_EVENT_LEASE_RELEASE:
@@ -253,9 +259,16 @@ void core_step(struct core *core, const struct core_event *event, uint64_t now_n
     core->now_ns = MAX(core->now_ns, now_ns);
     core->actions = actions;
     core->more = false;
+    core->steps++;
     actions->count = 0;
     step_event(core, event);
     queue_time(core);
+    for (uint32_t i = 0; i < core->device_count; i++)
+        device_wake(core, core->devices[i]);
+    gangs_couple(core);
+    for (uint32_t i = 0; i < core->device_count; i++)
+        queue_drain(core, core->devices[i]);
+    gangs_admit(core);
     for (uint32_t i = 0; i < core->device_count; i++)
         device_work(core, core->devices[i]);
     if (core->dropped_tenants > 0)

@@ -66,6 +66,7 @@ enum core_event_type {
     CORE_EVENT_CLIENT_DETACH, /* its connection ended; the process may live and map its chunks */
     CORE_EVENT_CLIENT_DEAD,   /* its process is dead by pidfd */
     CORE_EVENT_LEASE_REQUEST,
+    CORE_EVENT_GANG_REQUEST, /* leases on several devices, all or none */
     CORE_EVENT_LEASE_GROW,
     CORE_EVENT_LEASE_SHRINK,
     CORE_EVENT_LEASE_RELEASE,
@@ -84,6 +85,12 @@ enum core_event_type {
 };
 
 const char *core_event_type_name(enum core_event_type type);
+
+struct core_gang_part {
+    uint32_t device;      /* index, another one in each part */
+    uint64_t bytes;       /* > 0 */
+    uint64_t chunk_bytes; /* 0: core's choice */
+};
 
 struct core_event {
     enum core_event_type type;
@@ -110,6 +117,11 @@ struct core_event {
             uint64_t chunk_bytes; /* 0: core's choice */
             uint64_t wait_ns;     /* 0: not at all */
         } lease_request;          /* GRANT or REFUSE */
+        struct {
+            const struct core_gang_part *parts; /* borrowed for the call */
+            uint32_t count;                     /* 1 … LIMIT_DEVICES */
+            uint64_t wait_ns;
+        } gang_request; /* one GRANT for each part, all in one step, or one REFUSE */
         struct {
             core_id lease;
             uint64_t bytes;
@@ -164,8 +176,8 @@ struct core_event {
                                     above the device's total: the driver couldn't say */
         } observed;
     };
-    core_id client;   /* CLIENT_*, LEASE_*, CANCEL */
-    uint64_t request; /* LEASE_*, CANCEL: the client's id of this request, > 0 */
+    core_id client;   /* CLIENT_*, LEASE_*, GANG_*, ARENA_*, CANCEL */
+    uint64_t request; /* of the same but CLIENT_*: the client's id of this request, > 0 */
     uint64_t cookie;  /* CONFIGURE, TENANT_SET, CLIENT_ADD: comes back in the answer */
 };
 
@@ -198,6 +210,7 @@ struct core_action {
         struct {
             core_id lease;
             uint32_t first, count; /* of the lease's chunks */
+            uint32_t part, parts;  /* of a gang, in the order of its parts; else 0 and 1 */
         } grant;
         struct {
             enum gmb_status status;
@@ -247,7 +260,8 @@ struct core *core_free(struct core *core);
 /*
  * Takes one event at time `now_ns` (never smaller than in an earlier call) and overwrites
  * `actions`. Every event with a client and request id is answered sooner or later by exactly one
- * GRANT, DONE or REFUSE for it, unless the client is detached or dead before. Total over malformed
+ * GRANT (a gang: one for each part), DONE or REFUSE for it, unless the client is detached or dead
+ * before. Total over malformed
  * events: an unknown id, index or type is refused or, where nobody asked, ignored.
  */
 void core_step(struct core *core, const struct core_event *event, uint64_t now_ns,

@@ -129,7 +129,7 @@ void holder_attach_event(struct core *core, struct client *client, const struct 
     struct lease *lease = lease_of_tenant(core, client, event->lease_attach.lease);
     struct holder *holder;
 
-    if (!request_allowed(core, client, event) || !attach_allowed(core, lease, client, event))
+    if (!request_allowed(core, client, event, 1) || !attach_allowed(core, lease, client, event))
         return;
     holder = holder_new(lease, client);
     if (!holder) {

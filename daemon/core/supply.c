@@ -2,7 +2,8 @@
  * The lease's chunk array is filled at once: ready chunks first, then CREATING ones, which the
  * shell is asked for in a window of each device, so that no tenant floods a step or holds up others
  * in the shell's queue, however many requests it has. Tenants take turns, one chunk each, and
- * within a tenant its requests do. The request is granted when the last one is there.
+ * within a tenant its requests do. The request is granted when the last one is there, a gang when
+ * the last one of all its parts is.
  */
 #include "daemon/core/supply.h"
 
@@ -11,6 +12,7 @@
 #include "daemon/core/account.h"
 #include "daemon/core/answer.h"
 #include "daemon/core/chunk.h"
+#include "daemon/core/gang.h"
 #include "daemon/core/queue.h"
 #include "daemon/core/request.h"
 #include "daemon/core/states.h"
@@ -133,14 +135,14 @@ int supply_start(struct core *core, struct request *request, const struct supply
     request->missing = plan->create;
     queue_remove(core, request);
     request_set_state(request, REQUEST_CREATING);
-    if (request->missing == 0)
-        request_grant(core, request);
-    else
+    if (request->missing > 0)
         supply_join(lease->account, request);
+    else if (gang_supplied(request))
+        request_grant(core, request);
     return 0;
 }
 
-void supply_undo(struct core *core, struct request *request)
+static void part_undo(struct core *core, struct request *request)
 {
     struct lease *lease = request->lease;
     struct account *nobody = &lease->account->device->nobody;
@@ -160,6 +162,16 @@ void supply_undo(struct core *core, struct request *request)
     request->outstanding = request->missing = 0;
     supply_leave(lease->account, request);
     lease->account->device->drain = true;
+}
+
+void supply_undo(struct core *core, struct request *request)
+{
+    for (uint32_t i = 0; i < request_parts(request); i++) {
+        struct request *part = request_part(request, i);
+
+        if (part->supplied)
+            part_undo(core, part);
+    }
 }
 
 static void issue(struct core *core, struct device *device, struct chunk *chunk)
@@ -226,6 +238,20 @@ void supply_work(struct core *core, struct device *device)
     }
 }
 
+/* All is there; but a part of a gang may have been ready before its device was drained. */
+static void supply_finish(struct core *core, struct request *request)
+{
+    for (uint32_t i = 0; i < request_parts(request); i++) {
+        struct request *part = request_part(request, i);
+
+        if (!part->lease->account->device->draining)
+            continue;
+        supply_refuse(core, part);
+        return;
+    }
+    request_grant(core, request);
+}
+
 void supply_created(struct core *core, struct chunk *chunk)
 {
     struct account *account = chunk->charge.account;
@@ -247,8 +273,8 @@ void supply_created(struct core *core, struct chunk *chunk)
     request->missing--;
     if (account->device->draining)
         supply_refuse(core, request);
-    else if (request->missing == 0)
-        request_grant(core, request);
+    else if (gang_supplied(request))
+        supply_finish(core, request);
 }
 
 void supply_failed(struct core *core, struct chunk *chunk, bool out_of_memory)

@@ -9,6 +9,8 @@
  *   pool      chunks of one size on one account that lie ready: CACHED ones of a tenant, CLEAN ones
  *             of nobody
  *   suspects  bytes that the driver took back from us and that are still not free
+ *   gang      one request for leases on several devices: its parts are requests that are queued on
+ *             their devices and admitted, granted or refused in one step, all together
  *   epoch     one batch of releases of one account, between two looks at the device's free memory
  */
 #pragma once
@@ -155,6 +157,7 @@ struct device {
     struct list supply; /* struct account.supply_link, whose turn it is first */
     uint32_t issued;    /* sum over its accounts */
     uint32_t waiting_count;
+    uint32_t gang_count;         /* of these, parts of gangs */
     uint64_t recent_chunk_bytes; /* size last asked for */
     uint64_t
         ahead_chunk_bytes; /* for the first whom the device holds back, 0: nobody; its size … */
@@ -219,9 +222,21 @@ struct lease {
     uint32_t request_count; /* … at most one unless it is an arena */
 };
 
+struct gang {
+    struct list link; /* core.gangs_fit, while all parts of it seem to fit */
+    uint64_t step;    /* what follows holds for this one of the core's steps */
+    uint32_t fits;    /* parts that their devices have room for */
+    bool ranked;
+    uint64_t used, requested; /* what it is ranked by, the same on all devices */
+    uint32_t count;
+    struct request *parts[]; /* as asked for, each on another device */
+};
+
 struct request {
     struct slot slot;
-    uint64_t id; /* the client's */
+    uint64_t id;             /* the client's */
+    struct gang *gang;       /* that it is a part of; NULL: none */
+    uint64_t reserved_bytes; /* by those before it, when it last seemed to fit: of a gang's part */
     struct client *client;
     struct lease *lease; /* PENDING for a new one */
     enum request_state state;
@@ -262,6 +277,8 @@ struct core {
     struct slots clients, leases, requests, chunks;
     struct list pools[POOL_BUCKETS];
     struct heap deadlines, wakes;
+    struct list gangs_fit; /* struct gang.link, in the step that runs */
+    uint64_t steps;
     uint64_t revision, arrivals;
     uint64_t granted, refused, timed_out;
     uint32_t active_leases, waiting;

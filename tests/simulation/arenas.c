@@ -8,7 +8,7 @@ void model_arena_request(struct model *model, struct model_client *client)
 {
     static const uint32_t nonsense[] = {0, LIMIT_LEASE_CHUNKS + 1, UINT32_MAX};
     struct core_event event = {.type = CORE_EVENT_ARENA_REQUEST};
-    struct model_request *request = model_ask(model, client, 0, 0, &event);
+    struct model_request *request = model_ask(model, client, 0, 1, 0, &event);
     uint64_t id = event.request;
 
     if (!request)
@@ -132,7 +132,7 @@ void model_arena_fill(struct model *model, struct model_client *client)
             model_fail(model, "a fill that makes no sense was done");
         return;
     }
-    request = model_ask(model, client, lease->id, wait_ns, &event);
+    request = model_ask(model, client, lease->id, 0, wait_ns, &event);
     if (!request)
         return;
     request->device = lease->device;

@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 
-static uint64_t random_bytes(struct model *model)
+uint64_t model_bytes(struct model *model)
 {
     switch (model_below(model, 40)) {
     case 0:
@@ -63,19 +63,20 @@ static unsigned random_lease(struct model *model, const struct model_client *cli
     return MODEL_LEASES;
 }
 
-/* `fresh`: for a new lease, which needs a place of its own. */
-static unsigned free_request(const struct model_client *client, bool fresh)
+/* `fresh`: new leases, which need places of their own. */
+static unsigned free_request(const struct model_client *client, unsigned fresh)
 {
     unsigned news = 0, leases = 0, found = MODEL_REQUESTS;
 
     for (unsigned i = 0; i < MODEL_LEASES; i++)
         leases += client->leases[i].id != 0;
     for (unsigned i = 0; i < MODEL_REQUESTS; i++) {
-        news += client->requests[i].id != 0 && client->requests[i].lease == 0;
+        if (client->requests[i].id != 0 && client->requests[i].lease == 0)
+            news += MAX(client->requests[i].parts, 1u);
         if (client->requests[i].id == 0)
             found = i;
     }
-    return !fresh || leases + news < MODEL_LEASES ? found : MODEL_REQUESTS;
+    return fresh == 0 || leases + news + fresh <= MODEL_LEASES ? found : MODEL_REQUESTS;
 }
 
 static void event_connect(struct model *model, struct model_client *client)
@@ -95,9 +96,9 @@ static void event_connect(struct model *model, struct model_client *client)
 }
 
 struct model_request *model_ask(struct model *model, struct model_client *client, core_id lease,
-    uint64_t wait_ns, struct core_event *event)
+    unsigned leases, uint64_t wait_ns, struct core_event *event)
 {
-    unsigned place = free_request(client, lease == 0);
+    unsigned place = free_request(client, leases);
     uint64_t deadline_ns = model->now_ns + MIN(wait_ns, LIMIT_WAIT_NS);
 
     if (place == MODEL_REQUESTS || client->detached)
@@ -124,14 +125,14 @@ static void event_request(struct model *model, struct model_client *client)
 {
     struct core_event event = {.type = CORE_EVENT_LEASE_REQUEST};
     uint64_t wait_ns = model_wait(model);
-    struct model_request *request = model_ask(model, client, 0, wait_ns, &event);
+    struct model_request *request = model_ask(model, client, 0, 1, wait_ns, &event);
 
     if (!request)
         return;
     event.lease_request.device = (uint32_t) model_below(model, MODEL_DEVICES);
     if (model_chance(model, 100))
         event.lease_request.device = MODEL_DEVICES; /* there is none */
-    event.lease_request.bytes = random_bytes(model);
+    event.lease_request.bytes = model_bytes(model);
     event.lease_request.chunk_bytes = model_chunk_bytes(model);
     event.lease_request.wait_ns = wait_ns;
     request->device = event.lease_request.device;
@@ -158,14 +159,14 @@ static void event_grow(struct model *model, struct model_client *client)
     if (place == MODEL_LEASES || client->detached || model_grows(client, lease->id))
         return;
     event.lease_grow.lease = lease->id;
-    event.lease_grow.bytes = random_bytes(model);
+    event.lease_grow.bytes = model_bytes(model);
     event.lease_grow.wait_ns = wait_ns;
     if (lease->max > 0) {
         if (model_sync(model, client, &event))
             model_fail(model, "an arena grew");
         return;
     }
-    request = model_ask(model, client, lease->id, wait_ns, &event);
+    request = model_ask(model, client, lease->id, 0, wait_ns, &event);
     if (!request)
         return;
     request->device = lease->device;
@@ -411,7 +412,7 @@ static void event_of_client(struct model *model)
         event_connect(model, client);
         return;
     }
-    kind = model_below(model, 60);
+    kind = model_below(model, 65);
     if (kind < 1)
         event_cancel(model, client);
     else if (kind < 2)
@@ -430,6 +431,8 @@ static void event_of_client(struct model *model)
         model_arena_attach(model, client);
     else if (kind < 45)
         model_arena_share(model, client);
+    else if (kind < 50)
+        model_gang_request(model, client);
     else
         event_request(model, client);
 }

@@ -17,7 +17,7 @@
 #define MS UINT64_C(1000000)
 #define SEC UINT64_C(1000000000)
 
-#define MODEL_DEVICES 2
+#define MODEL_DEVICES 3
 #define MODEL_TENANTS 6
 #define MODEL_CLIENTS 48
 #define MODEL_LEASES 6   /* of one client */
@@ -67,6 +67,9 @@ struct model_request {
     uint32_t device, max;
     uint32_t first, count; /* indices that are filled */
     bool attach, share;    /* to the arena of another client; what is there already */
+    uint32_t parts;        /* of a gang; 0: none */
+    uint32_t devices[MODEL_DEVICES];
+    uint32_t seen; /* parts that were granted: all in one step */
 };
 
 struct model_client {
@@ -83,7 +86,7 @@ struct model {
     uint64_t seed, random;
     uint64_t events, steps, now_ns, hash;
     uint64_t grants, refusals, timeouts, ooms, leaks, deaths, changes, orphaned_seen;
-    uint64_t fills, returns, attached, shared, outlived, reclaims, own_reclaims, drains;
+    uint64_t fills, returns, attached, shared, outlived, reclaims, own_reclaims, drains, gangs;
     struct core *core;
     struct core_actions actions;
     struct model_device devices[MODEL_DEVICES];
@@ -104,6 +107,8 @@ void model_fail(const struct model *model, const char *format, ...) _printf_(2, 
 uint64_t model_random(struct model *model);
 uint64_t model_below(struct model *model, uint64_t bound);
 bool model_chance(struct model *model, uint64_t n);
+
+uint64_t model_bytes(struct model *model);
 
 void model_init(struct model *model, uint64_t seed);
 uint64_t model_free(const struct model *model, unsigned device);
@@ -126,10 +131,10 @@ static inline uint64_t model_run(uint32_t first, uint32_t count)
 /* Parts of random events that several kinds have in common. */
 uint64_t model_wait(struct model *model);
 uint64_t model_chunk_bytes(struct model *model);
-/* The client's next request, for a lease that it has or (0) a new one; its place is taken. NULL
- * when it has too many. */
+/* The client's next request, for a lease that it has or (0) `leases` new ones; its place is taken.
+ * NULL when it has too many. */
 struct model_request *model_ask(struct model *model, struct model_client *client, core_id lease,
-    uint64_t wait_ns, struct core_event *event);
+    unsigned leases, uint64_t wait_ns, struct core_event *event);
 bool model_grows(const struct model_client *client, core_id lease);
 /* What the client lets go of at an index, before the step, which may hand it on. */
 void model_let_go(struct model *model, const struct model_client *client,
@@ -145,6 +150,8 @@ static_assert(MODEL_CLIENTS <= 64, "a bit for each client");
 
 /* What the client knows of a lease; NULL when it holds no part of it. */
 struct model_lease *model_lease_of(struct model_client *client, core_id lease);
+/* Leases on several devices at once. */
+void model_gang_request(struct model *model, struct model_client *client);
 
 /* Random events of arenas. */
 void model_arena_request(struct model *model, struct model_client *client);

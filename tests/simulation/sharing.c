@@ -62,7 +62,7 @@ void model_arena_attach(struct model *model, struct model_client *client)
     allowed = arena->max > 0 && tenant_of(model, arena->id, client->tenant) && !before &&
               holders_count(model, arena->id) < LIMIT_LEASE_HOLDERS &&
               configured(model, client->tenant);
-    request = model_ask(model, client, 0, 0, &event);
+    request = model_ask(model, client, 0, 1, 0, &event);
     if (!request)
         return;
     request->attach = true;
@@ -93,7 +93,7 @@ void model_arena_share(struct model *model, struct model_client *client)
         if (at->id != 0 && at->max > 0 && (!at->open || model_chance(model, 3)))
             lease = at;
     }
-    request = lease ? model_ask(model, client, lease->id, 0, &event) : NULL;
+    request = lease ? model_ask(model, client, lease->id, 0, 0, &event) : NULL;
     if (!request)
         return;
     request->share = true;

@@ -146,6 +146,10 @@ static void watch_grant(struct model *model, const struct core_action *action)
         client, request->attach ? 0 : request->lease); /* a free place for a new one */
     if (!lease || (request->lease != 0 && request->lease != action->grant.lease))
         model_fail(model, "a grant for another lease");
+    if (action->grant.part != request->seen || action->grant.parts != MAX(request->parts, 1u))
+        model_fail(model, "a part of a gang out of turn");
+    if (request->parts > 0)
+        request->device = request->devices[request->seen++];
     if (request->device < MODEL_DEVICES && model->devices[request->device].draining &&
         !request->attach)
         model_fail(model, "a grant on a device that is drained");
@@ -159,6 +163,9 @@ static void watch_grant(struct model *model, const struct core_action *action)
         watch_granted_chunk(model, client, lease->id, action->grant.first + i, request->share);
     if (action->grant.count > 0 && lease->max > 0 && !request->share)
         watch_others(model, client, action);
+    if (request->seen < request->parts)
+        return;
+    model->gangs += request->parts > 0;
     *request = (struct model_request){0};
     model->grants++;
 }
@@ -275,6 +282,17 @@ static void watch_action(struct model *model, const struct core_action *action)
     }
 }
 
+/* What was granted of a gang was all of it. */
+static void watch_gangs(struct model *model)
+{
+    for (unsigned i = 0; i < MODEL_CLIENTS; i++) {
+        for (unsigned k = 0; k < MODEL_REQUESTS; k++) {
+            if (model->clients[i].requests[k].seen > 0)
+                model_fail(model, "a gang was granted in part");
+        }
+    }
+}
+
 /* A tenant is above MemoryMax only if that was set below its use. */
 static void watch_limits(struct model *model)
 {
@@ -338,6 +356,7 @@ void model_step(struct model *model, const struct core_event *event)
         mix(model, (uint64_t) action->type << 32 ^ action->request);
         watch_action(model, action);
     }
+    watch_gangs(model);
     watch_limits(model);
     watch_devices(model);
 }
