@@ -189,11 +189,23 @@ static void candidate_prepare(const struct candidate *c)
     device->ahead_bytes = MIN(c->growth, grantable);
 }
 
+/* What those behind it in its tenant's queue will need, as far as the tenant may have it: emptied
+ * together with what the first one needs, it costs one plan, not one for each of them in turn. */
+static uint64_t followers_bytes(const struct candidate *c, bool own)
+{
+    const struct account *account = c->account;
+    uint64_t bytes = sub_saturate(account->waiting_bytes, c->request->bytes);
+    uint64_t used = add_saturate(account->used, c->growth);
+
+    return own ? bytes : MIN(bytes, sub_saturate(account->limits.max, used));
+}
+
 /* Nothing that lies ready will do: chunks of arenas have to be emptied. Asked for once in a while,
  * so that the shell has time to do it. */
 static void candidate_reclaim(struct core *core, struct candidate *c, uint64_t beyond, bool own)
 {
     struct request *request = c->request;
+    uint64_t followers = followers_bytes(c, own);
     struct core_action *action;
 
     if (beyond == 0 || request->immediate || core->options.reclaim_ns == 0)
@@ -207,8 +219,8 @@ static void candidate_reclaim(struct core *core, struct candidate *c, uint64_t b
         action = answer_add(core, CORE_ACTION_RECLAIM);
         action->reclaim.device = c->device->index;
         action->reclaim.tenant = c->account->tenant->index;
-        action->reclaim.bytes = MIN(beyond, c->growth);
-        action->reclaim.wanted = c->growth;
+        action->reclaim.bytes = add_saturate(MIN(beyond, c->growth), followers);
+        action->reclaim.wanted = add_saturate(c->growth, followers);
         action->reclaim.own = own;
         request->reclaim_ns = add_saturate(core->now_ns, core->options.reclaim_ns);
     }

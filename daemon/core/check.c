@@ -94,7 +94,7 @@ static const char *check_ready(const struct account *account)
 static const char *check_waiting(const struct account *account)
 {
     uint32_t count = 0;
-    uint64_t last = 0;
+    uint64_t last = 0, bytes = 0;
     bool urgent = true;
 
     list_for_each(request, &account->waiting, struct request, queue_link)
@@ -107,8 +107,11 @@ static const char *check_waiting(const struct account *account)
             return "requests of one tenant overtook each other";
         urgent = request->urgent;
         last = request->arrival;
+        bytes += request->bytes;
         count++;
     }
+    if (bytes != account->waiting_bytes)
+        return "a queue miscounts its bytes";
     if (count != account->waiting_count || list_linked(&account->waiting_link) != (count > 0))
         return "a queue miscounts its requests";
     return NULL;

@@ -18,6 +18,7 @@ static void queue_count(struct core *core, const struct request *request, int by
 {
     struct account *account = request->lease->account;
 
+    account->waiting_bytes += by > 0 ? request->bytes : -request->bytes;
     account->waiting_count += (uint32_t) by;
     account->device->waiting_count += (uint32_t) by;
     account->device->gang_count += request->gang ? (uint32_t) by : 0;

@@ -103,6 +103,7 @@ struct account {
     struct list supply_link; /* device.supply */
     uint32_t issued;         /* CREATING chunks that the shell was asked for */
     uint32_t waiting_count;
+    uint64_t waiting_bytes; /* of the requests that wait */
 };
 
 struct pool {

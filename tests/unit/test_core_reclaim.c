@@ -68,6 +68,26 @@ START_TEST(each_who_waits_asks_for_its_own_part)
 }
 END_TEST
 
+/* One plan for a tenant's whole queue, not one after the other; as far as the tenant may have it. */
+START_TEST(those_behind_the_first_are_asked_for_with_it)
+{
+    arena_start(16 * MIB);
+    (void) batch_arena(8);
+    (void) world_request(&world, chat, 0, 6 * MIB, 2 * MIB, 10 * SEC);
+    (void) world_request(&world, chat, 0, 2 * MIB, 2 * MIB, 10 * SEC);
+    (void) world_request(&world, chat, 0, 2 * MIB, 2 * MIB, 10 * SEC);
+    assert_reclaim(0, world.now_ns, 0, 6 * MIB, false);
+    world_pass(&world, 100 * MS);
+    assert_reclaim(1, world.now_ns, 0, 10 * MIB, false);
+    ck_assert_uint_eq(world.reclaims[1].wanted, 10 * MIB);
+    chat_limits()->max = 8 * MIB;
+    reconfigure();
+    world_pass(&world, 100 * MS);
+    assert_reclaim(2, world.now_ns, 0, 8 * MIB, false);
+    world_done(&world);
+}
+END_TEST
+
 START_TEST(who_may_not_wait_asks_for_nothing)
 {
     arena_start(16 * MIB);
@@ -429,7 +449,8 @@ START_TEST(a_drained_device_keeps_nothing_ready)
 END_TEST
 
 UNIT_MAIN("core_reclaim", who_waits_for_the_device_asks_for_what_is_missing,
-    each_who_waits_asks_for_its_own_part, who_may_not_wait_asks_for_nothing,
+    each_who_waits_asks_for_its_own_part,
+    those_behind_the_first_are_asked_for_with_it, who_may_not_wait_asks_for_nothing,
     what_lies_ready_goes_before_anything_in_arenas, what_a_memory_min_keeps_ready_is_not_waited_for,
     whom_its_own_memory_max_holds_back_gives_itself,
     a_restore_goes_before_what_else_its_tenant_waits_for,
