@@ -338,6 +338,7 @@ void on_arena_mapped(struct session *session, const Gmb__ClientMessage *message)
 {
     const Gmb__ArenaMapped *body = message->arena_mapped;
     struct arena *arena = arena_of(session, body->lease);
+    uint64_t now = clock_now(session->broker->clock);
     struct hosting *hosting;
     uint32_t number, generation;
 
@@ -359,6 +360,7 @@ void on_arena_mapped(struct session *session, const Gmb__ClientMessage *message)
         chunk->phase = ARENA_MAPPED;
         chunk->filling = false;
         chunk->due_ns = 0;
+        chunk->came_ns = now;
     }
     hosting = session->broker->hosting[arena->device];
     if (hosting->mover != NULL)
