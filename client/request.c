@@ -98,6 +98,7 @@ static int arena_transmit(struct conn *conn, struct request *request)
         fill.first = request->first_chunk;
         fill.count = (uint32_t) (request->bytes / request->lease->chunk_bytes);
         fill.wait_ns = request->wait_ns;
+        fill.urgent = request->urgent;
         message.body_case = GMB__CLIENT_MESSAGE__BODY_ARENA_FILL;
         message.arena_fill = &fill;
     } else if (request->kind == REQUEST_RETURN) {

@@ -262,7 +262,7 @@ static void session_leave(struct gmb_session *session)
     {
         struct gmb_arena *arena = arena_from_lease(lease);
 
-        if (arena->filling != NULL)
+        if (arena_filling(arena))
             continue;
         (void) pthread_mutex_unlock(&session->lock);
         arena_drop_consume(arena);

@@ -125,6 +125,7 @@ struct request {
     enum request_kind kind;
     enum request_owner owner;
     bool sent, answered;
+    bool urgent;             /* FILL */
     struct gmb_lease *lease; /* of LEASE (owned until concluded), GROW and FILL */
     struct outcome outcome;
     uint64_t deadline_ns; /* when a waiter gives up */

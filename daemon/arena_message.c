@@ -171,6 +171,7 @@ void on_arena_fill(struct session *session, const Gmb__ClientMessage *message)
         .arena_fill.first = body->first,
         .arena_fill.count = body->count,
         .arena_fill.wait_ns = body->wait_ns,
+        .arena_fill.urgent = body->urgent,
     };
 
     request_submit(session, &event,

@@ -68,7 +68,7 @@ START_TEST(each_who_waits_asks_for_its_own_part)
 }
 END_TEST
 
-/* One plan for a tenant's whole queue, not one after the other; as far as the tenant may have it. */
+/* One plan for a tenant's whole queue, as far as the tenant may have it. */
 START_TEST(those_behind_the_first_are_asked_for_with_it)
 {
     arena_start(16 * MIB);
@@ -449,9 +449,9 @@ START_TEST(a_drained_device_keeps_nothing_ready)
 END_TEST
 
 UNIT_MAIN("core_reclaim", who_waits_for_the_device_asks_for_what_is_missing,
-    each_who_waits_asks_for_its_own_part,
-    those_behind_the_first_are_asked_for_with_it, who_may_not_wait_asks_for_nothing,
-    what_lies_ready_goes_before_anything_in_arenas, what_a_memory_min_keeps_ready_is_not_waited_for,
+    each_who_waits_asks_for_its_own_part, those_behind_the_first_are_asked_for_with_it,
+    who_may_not_wait_asks_for_nothing, what_lies_ready_goes_before_anything_in_arenas,
+    what_a_memory_min_keeps_ready_is_not_waited_for,
     whom_its_own_memory_max_holds_back_gives_itself,
     a_restore_goes_before_what_else_its_tenant_waits_for,
     a_restore_that_may_not_wait_is_not_refused_for_those_behind_it,
