@@ -70,6 +70,15 @@
 /* Operators' connections. */
 #define LIMIT_OPERATORS 64
 
+/* Calls over D-Bus that wait for the bus, for polkit or for the broker; and of one user but root,
+ * who could keep the others out by questions that nobody answers. */
+#define LIMIT_BUS_CALLS 256
+#define LIMIT_BUS_CALLS_PER_USER 16
+/* Messages that wait for a bus which does not read: past it the connection is given up. */
+#define LIMIT_BUS_QUEUE 4096
+/* Assignments of one SetTenant: each key once for all devices, and room. */
+#define LIMIT_BUS_ASSIGNMENTS 64
+
 #define LIMIT_TENANTS 1024
 #define LIMIT_DEVICES 64
 /* Chunks that the broker owns on all devices: 2^20 of 2 MiB are 2 TiB. */

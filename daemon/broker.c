@@ -155,8 +155,7 @@ void broker_settle(struct broker *broker)
             broker_step(broker, &event);
     }
     timer_set(broker);
-    list_for_each(observer, &broker->observers, struct broker_observer, link)
-        observer->settled(observer);
+    observers_settled(&broker->observers);
 }
 
 bool broker_progresses(const struct broker *broker, uint64_t patience_ns)

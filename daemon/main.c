@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "daemon/broker.h"
+#include "daemon/bus/bus.h"
 #include "daemon/ending.h"
 #include "daemon/notify.h"
 #include "daemon/options.h"
@@ -27,6 +28,7 @@ struct program {
     struct notify *notify;
     struct server *server;
     struct ending *ending;
+    struct bus *bus;
     struct signals *signals;
 };
 
@@ -34,6 +36,7 @@ static void program_clear(struct program *program)
 {
     (void) signals_free(program->signals);
     (void) ending_free(program->ending);
+    (void) bus_free(program->bus);
     (void) server_free(program->server);
     (void) notify_free(program->notify);
     (void) broker_free(program->broker);
@@ -143,6 +146,7 @@ static int program_start(struct program *program)
     struct listen_socket client = LISTEN_SOCKET_NONE, control = LISTEN_SOCKET_NONE;
     const struct options *options = &program->options;
     char error[CONFIG_ERROR_BYTES];
+    bool bus;
     int r;
 
     program->base = event_base_new();
@@ -162,7 +166,12 @@ static int program_start(struct program *program)
     r = sockets_open(program, &client, &control);
     if (r < 0)
         return r;
+    /* One that makes its own sockets is somebody's trial: the name is the service's. */
+    bus = options->dbus == OPTIONS_DBUS_YES ||
+          (options->dbus == OPTIONS_DBUS_AUTO && control.path == NULL);
     r = server_new_consume(program->broker, &client, &control, &program->server);
+    if (r == 0 && bus)
+        r = bus_new(program->broker, &program->bus);
     if (r == 0)
         r = notify_new(program->broker, &program->notify);
     if (r == 0)

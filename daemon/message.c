@@ -62,6 +62,16 @@ void message_refuse(struct session *session, uint64_t id, enum gmb_status status
 
     text_copy(cut, sizeof(cut), text);
     refusal_log(session, status, limit, cut);
+    observers_refused(&session->broker->observers,
+        &(struct broker_refusal){
+            .tenant = session->client != NULL ? session->client->tenant : "",
+            .pid = session->client != NULL ? session->client->identity.pid : session->identity.pid,
+            .status = status,
+            .limit = limit,
+            .requested_bytes = requested,
+            .available_bytes = available,
+            .text = cut,
+        });
     gmb__error__init(&error);
     error.status = status;
     error.limit = limit;

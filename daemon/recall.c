@@ -142,12 +142,19 @@ static void victim_kill(struct hosting *hosting, const struct arena_chunk *chunk
         return;
     hosting->dying = client->id;
     hosting->killed_ns = now;
-    if (syscall(SYS_pidfd_send_signal, client->identity.pidfd, SIGKILL, NULL, 0) < 0)
+    if (syscall(SYS_pidfd_send_signal, client->identity.pidfd, SIGKILL, NULL, 0) < 0) {
         log_error("pid %d can't be killed: %s", (int) client->identity.pid, strerror(errno));
-    else
+    } else {
         log_warning("killed pid %d (tenant %s): it kept recalled chunks past their deadline while "
                     "an entitled tenant waits",
             (int) client->identity.pid, client->tenant);
+        observers_killed(&hosting->broker->observers, &(struct broker_taking){
+                                                          .device = hosting->device,
+                                                          .tenant = chunk->arena->tenant,
+                                                          .beneficiary = chunk->beneficiary,
+                                                          .pid = client->identity.pid,
+                                                      });
+    }
 }
 
 static void overdue_log(struct hosting *hosting, const struct arena_chunk *chunk, const char *what)

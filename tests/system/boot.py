@@ -23,7 +23,8 @@ Requires={service}
 ''',
     SERVICE: '''[Unit]
 Description=Tests of gmbd
-Requires=sysinit.target dbus.socket
+Requires=sysinit.target
+Wants=dbus.socket
 After=sysinit.target dbus.socket
 SuccessAction=exit
 FailureAction=exit

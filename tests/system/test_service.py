@@ -143,7 +143,6 @@ def test_the_watchdog_is_fed_while_the_loop_runs():
 
 def test_pages_move_through_the_mover_in_the_sandbox():
     node.restart()
-    # A cache of more pages than the device has: the transformer compares its logits itself.
     transformers = [f'{node.BUILD}/tests/compute/gmb-transformer', '--sequences', '8', '--length',
                     '64', '--pause', '20']
     with bed.transient('chat-pages.service', *transformers,
@@ -157,6 +156,11 @@ def test_pages_move_through_the_mover_in_the_sandbox():
         bed.equal(node.proc_status(mover, 'NoNewPrivs'), '1')
         bed.wait_for('the end', lambda: bed.show('chat-pages.service', 'SubState') == 'exited')
         bed.equal(bed.show('chat-pages.service', 'ExecMainStatus'), '0')
+        # arena evictions N restores N …
+        words = bed.journal('chat-pages.service').split('\narena ')[1].split()
+        assert int(words[words.index('evictions') + 1]) > 0, words
+        assert int(words[words.index('restores') + 1]) > 0, words
+        assert 'cannot do a job' not in bed.journal('gmbd.service', 1000)
 
 
 def test_stopping_the_service_leaves_the_sockets_and_no_process():
