@@ -16,6 +16,7 @@
 #include "base/size.h"
 #include "daemon/arena.h"
 #include "daemon/arena_message.h"
+#include "daemon/device.h"
 #include "daemon/restore.h"
 #include "proto/frame.h"
 
@@ -204,8 +205,6 @@ static void completion_step(struct broker *broker, const struct executor_done *d
 {
     struct core_event event = {0};
 
-    if (done->result == 0)
-        broker->devices[done->device].healthy = true;
     switch (done->type) {
     case EXECUTOR_JOB_CREATE:
         event.type = done->result == 0 ? CORE_EVENT_CHUNK_CREATED : CORE_EVENT_CHUNK_FAILED;
@@ -226,6 +225,7 @@ static void completion_step(struct broker *broker, const struct executor_done *d
             driver_failed(broker, done, "asking for free memory");
             event.observed.free_bytes = UINT64_MAX;
         }
+        device_heard(broker, done->device, done->result, done->text);
         broker_step(broker, &event);
         return;
     case EXECUTOR_JOB_MAX:
@@ -234,6 +234,7 @@ static void completion_step(struct broker *broker, const struct executor_done *d
     event.chunk.device = done->device;
     event.chunk.chunk = done->chunk;
     event.chunk.generation = done->generation;
+    device_heard(broker, done->device, done->result, done->text);
     broker_step(broker, &event);
 }
 
@@ -281,6 +282,7 @@ static int devices_add(struct broker *broker, char error[CONFIG_ERROR_BYTES])
         };
 
         broker->devices[i].uuid = device->uuid;
+        broker->devices[i].mig = uuid_is_mig(broker->gpu->devices[i]->uuid);
         broker->devices[i].granularity_bytes = broker->gpu->devices[i]->granularity_bytes;
         broker->devices[i].healthy = true;
         answer = broker_ask(broker, &event);

@@ -76,6 +76,7 @@ enum core_event_type {
     CORE_EVENT_LEASE_ATTACH,  /* another client of the tenant becomes a holder of an arena */
     CORE_EVENT_ARENA_SHARE,   /* chunks that are there for a holder that hasn't got them */
     CORE_EVENT_DEVICE_DRAIN,  /* no grant there any more, or again */
+    CORE_EVENT_DEVICE_FAIL,   /* it is lost or broken: out of service for good */
     CORE_EVENT_CANCEL,
     CORE_EVENT_CHUNK_CREATED,   /* answers CORE_ACTION_CHUNK_CREATE */
     CORE_EVENT_CHUNK_FAILED,    /* answers CORE_ACTION_CHUNK_CREATE */
@@ -161,6 +162,9 @@ struct core_event {
             uint32_t device;
             bool undo;
         } device_drain; /* answered by nothing: waiting requests there are refused */
+        struct {
+            uint32_t device;
+        } device_fail; /* as device_drain, and its memory is no longer verified */
         struct {
             uint64_t request; /* the client's own id of the request to withdraw */
         } cancel;             /* DONE or REFUSE */
@@ -284,6 +288,7 @@ struct core_device_view {
     uint64_t total, reserve, creating, leased, cached, clean, releasing, orphaned, unaccounted,
         free, granularity;
     uint32_t waiting;
+    bool draining, failed;
 };
 struct core_tenant_view {
     char name[LIMIT_NAME_BYTES + 1];

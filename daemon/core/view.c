@@ -41,6 +41,8 @@ bool core_device_get(const struct core *core, uint32_t index, struct core_device
         .free = device_free(device),
         .granularity = device->granularity,
         .waiting = device->waiting_count,
+        .draining = device->draining,
+        .failed = device->failed,
     };
     return true;
 }
