@@ -15,6 +15,7 @@
 #include <sys/socket.h>
 
 #include "base/clock.h"
+#include "client/gang.h"
 #include "client/resume.h"
 #include "client/wait.h"
 
@@ -38,6 +39,9 @@ struct request *request_free(struct request *request)
         close_fd(&request->table_fd);
         close_fd(&request->event_fd);
         free(request->pages);
+        for (size_t i = 0; i < request->part_count; i++)
+            (void) request_free(request->parts[i]);
+        free(request->parts);
         free(request);
     }
     return NULL;
@@ -96,6 +100,7 @@ static int arena_transmit(struct conn *conn, struct request *request)
         fill.first = request->first_chunk;
         fill.count = (uint32_t) (request->bytes / request->lease->chunk_bytes);
         fill.wait_ns = request->wait_ns;
+        fill.urgent = request->urgent;
         message.body_case = GMB__CLIENT_MESSAGE__BODY_ARENA_FILL;
         message.arena_fill = &fill;
     } else if (request->kind == REQUEST_RETURN) {
@@ -157,6 +162,8 @@ static int request_transmit(struct conn *conn, struct request *request)
         break;
     case REQUEST_ARENA:
         return arena_request_send(conn, request);
+    case REQUEST_GANG:
+        return gang_transmit(conn, request);
     case REQUEST_FILL:
     case REQUEST_RETURN:
     case REQUEST_MAPPED:

@@ -109,7 +109,7 @@ static void request_part(struct gmb_session *session, struct request *request)
         request_free(request);
         return;
     }
-    if (request_resumes(request) && request->outcome.code == 0)
+    if ((request_resumes(request) || request->kind == REQUEST_GANG) && request->outcome.code == 0)
         request->outcome = session->broken;
     request_answer(session, request);
 }

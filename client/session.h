@@ -51,6 +51,7 @@ struct device {
     struct uuid uuid;
     const struct gpu_device *gpu; /* NULL where this process doesn't see it */
     struct CUctx_st *context;     /* guarded by `context_lock`; constant once set */
+    _Atomic bool failed;          /* out of service, says the broker */
 };
 
 struct gmb_session {
@@ -87,6 +88,7 @@ struct gmb_session {
     uint64_t retry_pause_ns;  /* before the last try */
     struct resume_held *held; /* RESUMING: what is still to be said */
     unsigned resumes;         /* times that the broker was told what is held */
+    bool ending;              /* the broker said that it ends */
     bool reading;             /* the seat is taken */
     bool dispatching;
     bool threaded, stopping;
@@ -137,6 +139,7 @@ enum request_kind {
     REQUEST_RETURN,
     REQUEST_MAPPED, /* this and the next one are told, not asked: gone once they are sent */
     REQUEST_WANT,
+    REQUEST_GANG,
     REQUEST_MAX
 };
 
@@ -155,6 +158,7 @@ struct request {
     enum request_owner owner;
     bool sent, answered;
     bool again;              /* it was on its way when a connection ended */
+    bool urgent;             /* FILL */
     struct gmb_lease *lease; /* of LEASE (owned until concluded), GROW and FILL */
     struct outcome outcome;
     uint64_t deadline_ns; /* when a waiter gives up */
@@ -173,12 +177,15 @@ struct request {
     uint32_t run_first, run_count;  /* RETURN, MAPPED */
     uint32_t *pages;                /* WANT: owned */
     size_t page_count;
+    struct request **parts; /* GANG: owned, one for each lease, which is owned until concluded */
+    size_t part_count;
 
     /* What has come: the seat's alone until answered. */
     uint32_t first_chunk;    /* of the lease when it was sent */
     uint32_t total_chunks;   /* 0 before the first part */
     uint32_t granted_chunks; /* received, from first_chunk on */
     uint32_t mapped_chunks;
+    size_t part_at;    /* GANG: whose grant is next */
     uint64_t arena_id; /* ARENA, 0 before it is made; and its fds, owned, or −1 */
     uint64_t arena_chunk_bytes;
     uint32_t arena_max_chunks;
@@ -191,14 +198,15 @@ struct request {
 static inline bool request_takes_memory(const struct request *request)
 {
     return request->kind == REQUEST_LEASE || request->kind == REQUEST_GROW ||
-           request->kind == REQUEST_FILL;
+           request->kind == REQUEST_FILL || request->kind == REQUEST_GANG;
 }
 
 /* Whether it can be sent again to a broker that came back; others are settled by what is said then.
  */
 static inline bool request_resumes(const struct request *request)
 {
-    return request_takes_memory(request) || request->kind == REQUEST_ARENA;
+    return (request_takes_memory(request) && request->kind != REQUEST_GANG) ||
+           request->kind == REQUEST_ARENA;
 }
 
 /* Whether the broker answers nothing. */

@@ -161,8 +161,14 @@ int executor_fd(const struct executor *executor)
     return executor->event_fd;
 }
 
+size_t executor_busy(const struct executor *executor)
+{
+    return executor->busy;
+}
+
 static void job_give(struct worker *worker, struct job *job)
 {
+    worker->executor->busy++;
     (void) pthread_mutex_lock(&worker->mutex);
     executor_chain_append(&worker->jobs, job);
     (void) pthread_cond_signal(&worker->more);
@@ -283,6 +289,7 @@ void executor_unkeep(struct executor *executor, uint32_t device, const enum fdst
     for (size_t i = 0; i < count; i++)
         keep->items[i].kind = kinds[i];
     job_give(&executor->workers[device], &keep->job);
+    executor->busy--; /* nobody waits for it */
 }
 
 int executor_adopt(struct executor *executor, uint32_t device, uint32_t chunk, uint32_t generation,
@@ -340,6 +347,7 @@ static void job_retire(struct executor *executor, struct job *job)
 {
     struct worker *worker = &executor->workers[job->device];
 
+    executor->busy--;
     if (job->type == EXECUTOR_JOB_KEEP) {
         executor_keep_free(container_of(job, struct keep, job));
         return;

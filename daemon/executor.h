@@ -79,6 +79,8 @@ int executor_adopt(struct executor *executor, uint32_t device, uint32_t chunk, u
 bool executor_holds(const struct executor *executor, uint32_t chunk, uint32_t generation);
 bool executor_kept(const struct executor *executor, uint32_t chunk, uint32_t generation);
 
+/* Jobs that were given and whose completion wasn't taken yet. */
+size_t executor_busy(const struct executor *executor);
 /* Takes one completion: false when there is none (and executor_fd() is quiet again). */
 bool executor_take(struct executor *executor, struct executor_done *ret);
 

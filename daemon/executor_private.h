@@ -71,6 +71,7 @@ struct executor {
     pthread_mutex_t done_mutex;
     struct chain done;  /* under done_mutex */
     struct chain taken; /* the loop's */
+    size_t busy;        /* the loop's: jobs on their way */
     struct spare spares[EXECUTOR_SPARES];
     unsigned next_spare;
     size_t worker_count;

@@ -97,17 +97,9 @@ void persist_client(struct broker *broker, const struct client *client)
 
 void persist_lease(struct broker *broker, core_id lease)
 {
-    struct ledger_record record = {.core = {.type = CORE_RECORD_LEASE}};
-    struct core_lease_view view;
+    struct ledger_record record = {0};
 
-    if (broker->ledger == NULL || !core_lease_get(broker->core, lease, &view))
+    if (broker->ledger == NULL || !core_lease_record(broker->core, lease, &record.core))
         return;
-    record.core.number = (uint32_t) lease - 1;
-    record.core.generation = (uint32_t) (lease >> 32);
-    record.core.lease.client = view.client;
-    record.core.lease.device = view.device;
-    record.core.lease.count = view.chunks;
-    record.core.lease.max = view.max_chunks;
-    record.core.lease.chunk_bytes = view.chunk_bytes;
     record_write(broker, &record);
 }

@@ -268,7 +268,7 @@ static bool chunk_dead(const struct broker *broker, const struct core_record *re
     struct core_lease_view lease;
 
     return !record->gone && record->chunk.state == CORE_CHUNK_LEASED &&
-           core_lease_get(broker->core, record->chunk.lease, &lease) &&
+           core_lease_get(broker->core, record->chunk.lease, &lease) && lease.holders == 1 &&
            client_find(broker, lease.client) == NULL;
 }
 
@@ -321,6 +321,10 @@ static int record_restore(struct restoring *restoring, const struct ledger_recor
         r = client_restore(restoring, record);
     else if (r == 0 && record->core.type == CORE_RECORD_LEASE)
         lease_restore(restoring, record);
+    if (r == -ESTALE) { /* its lease had ended, and it wasn't erased any more */
+        record_drop(restoring, record);
+        return 0;
+    }
     if (r != -EINVAL && r != -EEXIST)
         return r;
     log_warning("record %u of kind %u of the ledger contradicts the others and is dropped",

@@ -37,3 +37,19 @@ uint64_t account_idle(const struct account *account);
 /* Bytes on their way to being free. */
 uint64_t account_returning(const struct account *account);
 uint64_t account_unused_min(const struct account *account);
+
+/* Whether nothing is granted on the device; device_closed_limit() and _status() say by what. */
+static inline bool device_closed(const struct device *device)
+{
+    return device->draining || device->failed;
+}
+
+static inline enum gmb_limit device_closed_limit(const struct device *device)
+{
+    return device->failed ? GMB_LIMIT_DEVICE : GMB_LIMIT_DRAINING;
+}
+
+static inline enum gmb_status device_closed_status(const struct device *device)
+{
+    return device->failed ? GMB_STATUS_GPU : GMB_STATUS_EXHAUSTED;
+}

@@ -2,7 +2,8 @@
  * Order is what makes a cut harmless. Tenants come first: the others name them. Then accounts:
  * while an epoch ends, bytes that are suspects and still a chunk's are found out by the next look.
  * Then chunks, then leases: a chunk counts as granted only once its lease counts it, and one that
- * came back is the tenant's before its lease is shorter. Clients come last.
+ * came back is the tenant's before its lease is shorter. A lease's further holders follow it: one
+ * that isn't written was never told. Clients come last.
  *
  * A chunk that is being created isn't written: until it is there, its bytes are nobody's.
  */
@@ -30,6 +31,16 @@ void change_client(struct core *core, struct client *client)
 void change_lease(struct core *core, struct lease *lease)
 {
     slots_change(&core->leases, lease);
+}
+
+void change_holder(const struct holder *holder)
+{
+    struct lease *lease = holder->lease;
+
+    if (lease->state != LEASE_ACTIVE)
+        return;
+    lease->changed |= (uint16_t) (1u << holder->place);
+    slots_change(&lease->account->device->core->leases, lease);
 }
 
 void change_chunk(struct chunk *chunk, enum chunk_state next)
@@ -122,15 +133,67 @@ static void chunk_record(const struct chunk *chunk, struct core_record *ret)
     ret->chunk.tenant = account->tenant ? account->tenant->index : CORE_NOBODY;
     ret->chunk.state = record_state(chunk);
     ret->chunk.bytes = chunk->charge.bytes;
+    ret->chunk.forsaken = chunk->forsaken;
     if (ret->chunk.state != CORE_CHUNK_LEASED)
         return;
     ret->chunk.lease = slot_id(&chunk->lease->slot);
     ret->chunk.index = chunk->index;
 }
 
+/* NULL where nobody is. */
+static const struct holder *holder_at(const struct lease *lease, unsigned place)
+{
+    list_for_each(holder, &lease->holders, struct holder, lease_link)
+    {
+        if (holder->place == place)
+            return holder;
+    }
+    return NULL;
+}
+
+/* Of the lease whose record was taken last: holders beyond the place that its own record has. */
+static bool holder_take_record(struct core *core, struct core_record *ret)
+{
+    struct lease *lease = core->changed_lease;
+    const struct holder *holder;
+    unsigned place;
+
+    if (!lease)
+        return false;
+    lease->changed &= (uint16_t) ~1u;
+    if (lease->changed == 0) {
+        core->changed_lease = NULL;
+        return false;
+    }
+    place = (unsigned) __builtin_ctz(lease->changed);
+    lease->changed &= (uint16_t) (lease->changed - 1);
+    *ret = (struct core_record){
+        .type = CORE_RECORD_HOLDER,
+        .number = lease->slot.number * LIMIT_LEASE_HOLDERS + place,
+        .generation = lease->slot.generation,
+        .gone = true,
+    };
+    if (!lease->slot.used)
+        return true;
+    holder = holder_at(lease, place);
+    if (!holder)
+        return true;
+    ret->gone = false;
+    ret->holder.client = slot_id(&holder->client->slot);
+    ret->holder.lease = slot_id(&lease->slot);
+    ret->holder.open = holder->open;
+    return true;
+}
+
 static void lease_record(const struct lease *lease, struct core_record *ret)
 {
-    ret->lease.client = slot_id(&lease->client->slot);
+    const struct holder *first = holder_at(lease, 0);
+
+    if (first) {
+        ret->lease.client = slot_id(&first->client->slot);
+        ret->lease.open = first->open;
+    }
+    ret->lease.tenant = lease->account->tenant->index;
     ret->lease.device = lease->account->device->index;
     ret->lease.count = lease->count;
     ret->lease.max = lease->max;
@@ -165,10 +228,13 @@ bool core_changed_next(struct core *core, struct core_record *ret)
             chunk_record(item, ret);
         return true;
     }
+    if (holder_take_record(core, ret))
+        return true;
     item = slot_take(&core->leases, CORE_RECORD_LEASE, ret);
     if (item) {
         if (!ret->gone)
             lease_record(item, ret);
+        core->changed_lease = slots_item(&core->leases, ret->number);
         return true;
     }
     item = slot_take(&core->clients, CORE_RECORD_CLIENT, ret);
@@ -183,4 +249,19 @@ void changes_drop(struct core *core)
 
     while (core_changed_next(core, &record))
         continue;
+}
+
+bool core_lease_record(const struct core *core, core_id id, struct core_record *ret)
+{
+    const struct lease *lease = slots_find(&core->leases, id);
+
+    if (!lease || lease->state != LEASE_ACTIVE)
+        return false;
+    *ret = (struct core_record){
+        .type = CORE_RECORD_LEASE,
+        .number = lease->slot.number,
+        .generation = lease->slot.generation,
+    };
+    lease_record(lease, ret);
+    return true;
 }

@@ -69,7 +69,7 @@ void client_add_event(struct core *core, const struct core_event *event)
     }
     client = item;
     client->tenant = tenant;
-    list_init(&client->leases);
+    list_init(&client->holdings);
     list_init(&client->requests);
     client_set_state(client, CLIENT_ACTIVE);
     tenant->clients++;
@@ -81,8 +81,9 @@ void client_add_event(struct core *core, const struct core_event *event)
 
 static void client_drop_requests(struct core *core, struct client *client)
 {
-    list_for_each_safe(request, &client->requests, struct request, client_link)
-        request_drop(core, request);
+    /* The parts of a gang go together. */
+    while (!list_empty(&client->requests))
+        request_drop(core, list_first(&client->requests, struct request, client_link));
 }
 
 static void client_end(struct core *core, struct client *client)
@@ -101,7 +102,7 @@ void client_detach_event(struct core *core, struct client *client)
         return;
     client_set_state(client, CLIENT_DETACHED);
     client_drop_requests(core, client);
-    if (list_empty(&client->leases))
+    if (list_empty(&client->holdings))
         client_end(core, client);
 }
 
@@ -115,6 +116,7 @@ void client_dead_event(struct core *core, struct client *client)
 {
     client_set_state(client, CLIENT_DEAD);
     client_drop_requests(core, client);
-    list_for_each_safe(lease, &client->leases, struct lease, link) lease_end(core, lease);
+    list_for_each_safe(holder, &client->holdings, struct holder, client_link)
+        lease_let_go(core, holder);
     client_end(core, client);
 }

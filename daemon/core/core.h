@@ -67,13 +67,17 @@ enum core_event_type {
     CORE_EVENT_CLIENT_ATTACH, /* a detached one is connected again; answered by nothing */
     CORE_EVENT_CLIENT_DEAD,   /* its process is dead by pidfd */
     CORE_EVENT_LEASE_REQUEST,
+    CORE_EVENT_GANG_REQUEST, /* leases on several devices, all or none */
     CORE_EVENT_LEASE_GROW,
     CORE_EVENT_LEASE_SHRINK,
     CORE_EVENT_LEASE_RELEASE,
     CORE_EVENT_ARENA_REQUEST, /* a lease with holes, empty at first */
     CORE_EVENT_ARENA_FILL,    /* chunks for a run of empty indices of it */
-    CORE_EVENT_ARENA_RETURN,  /* a run of filled indices becomes empty */
+    CORE_EVENT_ARENA_RETURN,  /* a holder has a run of filled indices no longer */
+    CORE_EVENT_LEASE_ATTACH,  /* another client of the tenant becomes a holder of an arena */
+    CORE_EVENT_ARENA_SHARE,   /* chunks that are there for a holder that hasn't got them */
     CORE_EVENT_DEVICE_DRAIN,  /* no grant there any more, or again */
+    CORE_EVENT_DEVICE_FAIL,   /* it is lost or broken: out of service for good */
     CORE_EVENT_CANCEL,
     CORE_EVENT_CHUNK_CREATED,   /* answers CORE_ACTION_CHUNK_CREATE */
     CORE_EVENT_CHUNK_FAILED,    /* answers CORE_ACTION_CHUNK_CREATE */
@@ -83,6 +87,12 @@ enum core_event_type {
 };
 
 const char *core_event_type_name(enum core_event_type type);
+
+struct core_gang_part {
+    uint32_t device;      /* index, another one in each part */
+    uint64_t bytes;       /* > 0 */
+    uint64_t chunk_bytes; /* 0: core's choice */
+};
 
 struct core_event {
     enum core_event_type type;
@@ -110,6 +120,11 @@ struct core_event {
             uint64_t wait_ns;     /* 0: not at all */
         } lease_request;          /* GRANT or REFUSE */
         struct {
+            const struct core_gang_part *parts; /* borrowed for the call */
+            uint32_t count;                     /* 1 … LIMIT_DEVICES */
+            uint64_t wait_ns;
+        } gang_request; /* one GRANT for each part, all in one step, or one REFUSE */
+        struct {
             core_id lease;
             uint64_t bytes;
             uint64_t wait_ns;
@@ -135,12 +150,23 @@ struct core_event {
         } arena_fill;    /* GRANT of [first, first + count) or REFUSE */
         struct {
             core_id lease;
-            uint32_t first, count; /* indices, all filled */
-        } arena_return;            /* DONE or REFUSE */
+            uint32_t first, count; /* indices that the client has */
+        } arena_return;            /* DONE or REFUSE. They are empty once no holder has them */
+        struct {
+            core_id lease;
+        } lease_attach; /* GRANT of 0 chunks, or REFUSE. The holder has nothing, and gets nothing
+                           before its first ARENA_SHARE */
+        struct {
+            core_id lease;
+            uint32_t first, count; /* indices that others have and the client hasn't; or none */
+        } arena_share;             /* GRANT of them or REFUSE */
         struct {
             uint32_t device;
             bool undo;
         } device_drain; /* answered by nothing: waiting requests there are refused */
+        struct {
+            uint32_t device;
+        } device_fail; /* as device_drain, and its memory is no longer verified */
         struct {
             uint64_t request; /* the client's own id of the request to withdraw */
         } cancel;             /* DONE or REFUSE */
@@ -156,8 +182,8 @@ struct core_event {
                                     above the device's total: the driver couldn't say */
         } observed;
     };
-    core_id client;   /* CLIENT_*, LEASE_*, CANCEL */
-    uint64_t request; /* LEASE_*, CANCEL: the client's id of this request, > 0 */
+    core_id client;   /* CLIENT_*, LEASE_*, GANG_*, ARENA_*, CANCEL */
+    uint64_t request; /* of the same but CLIENT_*: the client's id of this request, > 0 */
     uint64_t cookie;  /* CONFIGURE, TENANT_SET, CLIENT_ADD: comes back in the answer */
 };
 
@@ -168,7 +194,8 @@ enum core_action_type {
     CORE_ACTION_CONFIGURED,
     CORE_ACTION_CLIENT_ADDED,
     CORE_ACTION_CLIENT_GONE, /* nothing of it is left; its id is free */
-    CORE_ACTION_GRANT,       /* send chunks [first, first + count) of a lease */
+    CORE_ACTION_GRANT, /* send chunks [first, first + count) of a lease: to the client and, where
+                          ARENA_FILL was asked for, to every holder that core_holder_has() names */
     CORE_ACTION_DONE,
     CORE_ACTION_REFUSE,
     CORE_ACTION_CHUNK_CREATE,   /* answered by CHUNK_CREATED or CHUNK_FAILED */
@@ -189,6 +216,7 @@ struct core_action {
         struct {
             core_id lease;
             uint32_t first, count; /* of the lease's chunks */
+            uint32_t part, parts;  /* of a gang, in the order of its parts; else 0 and 1 */
         } grant;
         struct {
             enum gmb_status status;
@@ -238,7 +266,8 @@ struct core *core_free(struct core *core);
 /*
  * Takes one event at time `now_ns` (never smaller than in an earlier call) and overwrites
  * `actions`. Every event with a client and request id is answered sooner or later by exactly one
- * GRANT, DONE or REFUSE for it, unless the client is detached or dead before. Total over malformed
+ * GRANT (a gang: one for each part), DONE or REFUSE for it, unless the client is detached or dead
+ * before. Total over malformed
  * events: an unknown id, index or type is refused or, where nobody asked, ignored.
  */
 void core_step(struct core *core, const struct core_event *event, uint64_t now_ns,
@@ -255,6 +284,7 @@ enum core_record_type {
     CORE_RECORD_ACCOUNT,
     CORE_RECORD_CLIENT,
     CORE_RECORD_LEASE,
+    CORE_RECORD_HOLDER, /* beyond the first place */
     CORE_RECORD_CHUNK,
     CORE_RECORD_MAX
 };
@@ -272,9 +302,11 @@ enum core_record_state {
 /* One object as it is now, with all that the core must know to go on with it later. */
 struct core_record {
     enum core_record_type type;
-    uint32_t number;     /* of the slot; TENANT: its index; ACCOUNT: the tenant's, or CORE_NOBODY */
-    uint32_t generation; /* CLIENT, LEASE, CHUNK; of one that is gone: its successor's */
-    bool gone;           /* CLIENT, LEASE, CHUNK: there is none under that number any more */
+    uint32_t number;     /* of the slot; TENANT: its index; ACCOUNT: the tenant's, or CORE_NOBODY;
+                            HOLDER: the lease's × LIMIT_LEASE_HOLDERS + its place */
+    uint32_t generation; /* CLIENT, LEASE, HOLDER (the lease's), CHUNK; of one that is gone: its
+                            successor's */
+    bool gone; /* CLIENT, LEASE, HOLDER, CHUNK: there is none under that number any more */
     union {
         struct {
             char name[LIMIT_NAME_BYTES + 1];
@@ -289,14 +321,20 @@ struct core_record {
             uint32_t tenant;
         } client;
         struct {
-            core_id client;
-            uint32_t device;
+            core_id client; /* the holder in the first place; 0: it has left */
+            bool open;      /* that one takes part in fills */
+            uint32_t tenant, device;
             uint32_t count; /* chunks that are granted; of an arena its chunks tell */
             uint32_t max;   /* of an arena */
             uint64_t chunk_bytes;
         } lease;
         struct {
+            core_id lease, client;
+            bool open;
+        } holder;
+        struct {
             uint32_t device, tenant; /* CORE_NOBODY */
+            bool forsaken;           /* it isn't to be granted again */
             enum core_record_state state;
             uint32_t index; /* LEASED */
             core_id lease;  /* LEASED; may be one that was not granted yet */
@@ -313,6 +351,9 @@ struct core_record {
  */
 bool core_changed_next(struct core *core, struct core_record *ret);
 
+/* The record of a lease as it is now; false when there is none. */
+bool core_lease_record(const struct core *core, core_id lease, struct core_record *ret);
+
 /*
  * Fills a new core from records, after its devices were added and before anything else, in the
  * order of enum core_record_type; then core_restore_end(), then CONFIGURE. Clients are detached.
@@ -321,7 +362,8 @@ bool core_changed_next(struct core *core, struct core_record *ret);
  * and suspect until its bytes are free. `damaged`: some records could not be read or used. A leased
  * chunk whose lease isn't there was then perhaps granted, and goes back to the driver; else its
  * grant was cut off, and it is the tenant's cache. -EINVAL, -EEXIST for a record that contradicts
- * itself or others: nothing of it is kept. -ENOMEM.
+ * itself or others: nothing of it is kept. -ESTALE for a holder whose lease has ended. -ENOMEM.
+ * Each holder that takes part in fills has every chunk of its lease, until it says what it hasn't.
  */
 int core_restore(
     struct core *core, const struct core_record *record, bool handle, bool damaged) _must_check_;
@@ -346,6 +388,7 @@ struct core_device_view {
     uint64_t total, reserve, creating, leased, cached, clean, releasing, orphaned, unaccounted,
         free, granularity;
     uint32_t waiting;
+    bool draining, failed;
 };
 struct core_tenant_view {
     char name[LIMIT_NAME_BYTES + 1];
@@ -365,7 +408,8 @@ struct core_client_view {
     bool detached;
 };
 struct core_lease_view {
-    core_id id, client;
+    core_id id, client; /* of its first holder */
+    uint32_t holders;
     uint32_t tenant, device;
     uint32_t chunks;     /* that it holds */
     uint32_t max_chunks; /* of an arena; 0 for a workspace */
@@ -392,6 +436,9 @@ bool core_tenant_config_get(
     const struct core *core, uint32_t tenant, struct core_tenant_config *ret);
 /* The client's next lease behind `after` (0: the first), in the order of grants. */
 bool core_client_lease_next(const struct core *core, core_id client, core_id after, core_id *ret);
+/* Whether the client is a holder of the lease, and has its chunk `index`. */
+bool core_holder_find(const struct core *core, core_id lease, core_id client);
+bool core_holder_has(const struct core *core, core_id lease, core_id client, uint32_t index);
 /* Chunk `index` of a lease; false for an empty index of an arena. */
 bool core_lease_chunk(const struct core *core, core_id lease, uint32_t index, uint32_t *ret_chunk,
     uint32_t *ret_generation);

@@ -12,6 +12,7 @@
 #include "daemon/core/account.h"
 #include "daemon/core/change.h"
 #include "daemon/core/chunk.h"
+#include "daemon/core/holder.h"
 #include "daemon/core/lease.h"
 #include "daemon/core/tenant.h"
 #include "daemon/core/verify.h"
@@ -94,7 +95,7 @@ static int client_restore(struct core *core, const struct core_record *record)
     client = item;
     client->tenant = tenant;
     client->state = CLIENT_DETACHED;
-    list_init(&client->leases);
+    list_init(&client->holdings);
     list_init(&client->requests);
     tenant->clients++;
     return 0;
@@ -115,9 +116,21 @@ static bool lease_sane(const struct core *core, const struct core_record *record
                (record->lease.count > 0 && record->lease.count <= LIMIT_LEASE_CHUNKS));
 }
 
+static int holder_add(struct lease *lease, struct client *client, uint8_t place, bool open)
+{
+    struct holder *holder = holder_new_at(lease, client, place);
+
+    if (!holder)
+        return -ENOMEM;
+    holder->open = open;
+    holder_enter(holder);
+    return 0;
+}
+
 static int lease_restore(struct core *core, const struct core_record *record)
 {
     struct client *client = slots_find(&core->clients, record->lease.client);
+    struct tenant *tenant = tenant_at(core, record->lease.tenant);
     struct chunk **chunks = NULL;
     struct lease *lease;
     uint32_t room;
@@ -126,7 +139,9 @@ static int lease_restore(struct core *core, const struct core_record *record)
 
     if (record->gone)
         return slots_restore(&core->leases, record->number, record->generation, false, &item);
-    if (!client || !lease_sane(core, record))
+    /* Of an arena whose first holder can't be found others may be left. */
+    if (!tenant || !lease_sane(core, record) || (client && client->tenant != tenant) ||
+        (!client && record->lease.max == 0))
         return -EINVAL;
     room = record->lease.max > 0 ? record->lease.max : record->lease.count;
     chunks = calloc(room, sizeof(struct chunk *));
@@ -138,19 +153,36 @@ static int lease_restore(struct core *core, const struct core_record *record)
         return r;
     }
     lease = item;
-    lease->client = client;
-    lease->account = &client->tenant->accounts[record->lease.device];
+    lease->account = &tenant->accounts[record->lease.device];
     lease->chunk_bytes = record->lease.chunk_bytes;
     lease->chunks = chunks;
     lease->max = record->lease.max;
     lease->room = room;
-    list_init(&lease->link);
-    lease->state = LEASE_PENDING;
-    client->tenant->leases_pending++;
-    client->tenant->arenas += lease->max > 0;
-    client->tenant->arena_chunks += lease->max;
-    lease_activate(core, lease);
-    return 0;
+    lease->state = LEASE_ACTIVE;
+    lease->since_ns = core->now_ns;
+    list_init(&lease->holders);
+    list_init(&lease->requests);
+    tenant->leases++;
+    tenant->arenas += lease->max > 0;
+    tenant->arena_chunks += lease->max;
+    core->active_leases++;
+    return client ? holder_add(lease, client, 0, record->lease.open || lease->max == 0) : 0;
+}
+
+static int holder_restore(struct core *core, const struct core_record *record)
+{
+    struct lease *lease = slots_find(&core->leases, record->holder.lease);
+    struct client *client = slots_find(&core->clients, record->holder.client);
+    uint8_t place = (uint8_t) (record->number % LIMIT_LEASE_HOLDERS);
+
+    if (record->gone)
+        return 0;
+    if (!lease || lease->slot.number != record->number / LIMIT_LEASE_HOLDERS || !client)
+        return -ESTALE;
+    if (place == 0 || lease->max == 0 || client->tenant != lease->account->tenant ||
+        holder_find(lease, client))
+        return -EINVAL;
+    return holder_add(lease, client, place, record->holder.open);
 }
 
 /* ------------------------------------------------------------------ chunks */
@@ -162,7 +194,6 @@ static void chunk_place(struct chunk *chunk, struct lease *lease, uint32_t index
     chunk->index = index;
     lease->chunks[index] = chunk;
     lease->count++;
-    lease->client->leased_bytes += lease->chunk_bytes;
 }
 
 /* The lease that has the chunk by both of their records. */
@@ -188,6 +219,20 @@ static void chunk_charge(
     charge_take(&chunk->charge, account, state, bytes);
     chunk->state = (uint8_t) state;
     chunk->exposed = account->tenant != NULL;
+}
+
+static void chunk_give_up(struct core *core, struct lease *lease, uint32_t index, bool held)
+{
+    struct chunk *chunk = lease->chunks[index];
+
+    if (!chunk)
+        return;
+    lease->chunks[index] = NULL;
+    lease->count--;
+    if (held)
+        chunk_discard(core, chunk);
+    else
+        chunk_keep(core, chunk, lease->account);
 }
 
 static void chunk_stick(struct chunk *chunk)
@@ -255,6 +300,7 @@ static int chunk_restore(
     if (lease) {
         chunk_charge(chunk, account, CHUNK_LEASED, record->chunk.bytes);
         chunk_place(chunk, lease, record->chunk.index);
+        chunk->forsaken = record->chunk.forsaken;
         if (!handle)
             chunk_stick(chunk);
     } else if (record->chunk.state == CORE_CHUNK_RELEASING) {
@@ -282,6 +328,8 @@ int core_restore(struct core *core, const struct core_record *record, bool handl
         return client_restore(core, record);
     case CORE_RECORD_LEASE:
         return lease_restore(core, record);
+    case CORE_RECORD_HOLDER:
+        return holder_restore(core, record);
     case CORE_RECORD_CHUNK:
         return chunk_restore(core, record, handle, damaged);
     case CORE_RECORD_MAX:
@@ -328,10 +376,28 @@ static int lease_mend(struct core *core, struct lease *lease, bool damaged)
         hole++;
     change_lease(core, lease);
     for (uint32_t i = hole; i < lease->room; i++)
-        lease_take_back(core, lease, i);
-    if (lease->count == 0)
-        lease_end(core, lease);
+        chunk_give_up(core, lease, i, false);
     return 0;
+}
+
+/* Every holder has all that is there; what nobody holds is nobody's to keep. */
+static void lease_hold(struct core *core, struct lease *lease)
+{
+    list_for_each(holder, &lease->holders, struct holder, lease_link)
+    {
+        for (uint32_t i = 0; i < lease->room; i++) {
+            if (lease->chunks[i] && holder->open)
+                holder_give(holder, i);
+        }
+    }
+    for (uint32_t i = 0; i < lease->room; i++) {
+        if (lease->chunks[i] && lease->chunks[i]->holders == 0)
+            chunk_give_up(core, lease, i, true);
+    }
+    if (lease->holder_count == 0)
+        lease_end(core, lease);
+    else if (lease->max == 0 && lease->count == 0)
+        lease_let_go(core, list_first(&lease->holders, struct holder, lease_link));
 }
 
 int core_restore_end(struct core *core, bool damaged, uint32_t generation)
@@ -345,6 +411,8 @@ int core_restore_end(struct core *core, bool damaged, uint32_t generation)
 
         if (r < 0)
             return r;
+        if (lease)
+            lease_hold(core, lease);
     }
     return 0;
 }

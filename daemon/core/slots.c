@@ -171,6 +171,11 @@ void *slots_at(const struct slots *slots, uint32_t number)
     return slot->used ? slot : NULL;
 }
 
+void *slots_item(const struct slots *slots, uint32_t number)
+{
+    return slot_of(slots, number);
+}
+
 void *slots_find(const struct slots *slots, uint64_t id)
 {
     struct slot *slot;

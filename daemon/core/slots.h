@@ -56,6 +56,8 @@ int slots_restore(struct slots *slots, uint32_t number, uint32_t generation, boo
 void slots_restore_end(struct slots *slots, uint32_t generation);
 /* NULL where there is none in use. */
 void *slots_at(const struct slots *slots, uint32_t number);
+/* Whatever was under a number that was ever used. */
+void *slots_item(const struct slots *slots, uint32_t number);
 void *slots_find(const struct slots *slots, uint64_t id);
 
 /* Generation in the upper half, number + 1 in the lower: 0 is no id. */

@@ -19,7 +19,9 @@
 #define CLIENTS_AT (ACCOUNTS_AT + PAGES((off_t) ACCOUNTS * 64))
 #define LEASES_AT (CLIENTS_AT + PAGES((off_t) LIMIT_CLIENTS * 128))
 #define LEASES ((uint32_t) LIMIT_CHUNKS_TOTAL + LIMIT_REQUESTS_TOTAL)
-#define CHUNKS_AT (LEASES_AT + PAGES((off_t) LEASES * 128))
+#define HOLDERS_AT (LEASES_AT + PAGES((off_t) LEASES * 128))
+#define HOLDERS (LEASES * LIMIT_LEASE_HOLDERS)
+#define CHUNKS_AT (HOLDERS_AT + PAGES((off_t) HOLDERS * 64))
 
 /* Most of it is a hole: what was never written takes no memory. */
 const struct ledger_region ledger_regions[CORE_RECORD_MAX] = {
@@ -27,6 +29,7 @@ const struct ledger_region ledger_regions[CORE_RECORD_MAX] = {
     [CORE_RECORD_ACCOUNT] = {ACCOUNTS_AT, 64, ACCOUNTS},
     [CORE_RECORD_CLIENT] = {CLIENTS_AT, 128, LIMIT_CLIENTS},
     [CORE_RECORD_LEASE] = {LEASES_AT, 128, LEASES},
+    [CORE_RECORD_HOLDER] = {HOLDERS_AT, 64, HOLDERS},
     [CORE_RECORD_CHUNK] = {CHUNKS_AT, 64, LIMIT_CHUNKS_TOTAL},
 };
 const off_t ledger_file_bytes = CHUNKS_AT + PAGES((off_t) LIMIT_CHUNKS_TOTAL * 64);
@@ -227,6 +230,8 @@ static void lease_encode(
     };
     if (record->core.gone)
         return;
+    ret->tenant = (uint16_t) record->core.lease.tenant;
+    ret->open = record->core.lease.open;
     ret->device = ledger->disk_index[record->core.lease.device];
     ret->client = record->core.lease.client;
     ret->chunk_bytes = record->core.lease.chunk_bytes;
@@ -258,6 +263,21 @@ static void chunk_encode(
     ret->lease = record->chunk.lease;
     ret->bytes = record->chunk.bytes;
     ret->kept = whole->chunk_kept;
+    ret->forsaken = record->chunk.forsaken;
+}
+
+static void holder_encode(const struct core_record *record, struct disk_holder *ret)
+{
+    *ret = (struct disk_holder){
+        .number = record->number,
+        .generation = record->generation,
+        .gone = record->gone,
+    };
+    if (record->gone)
+        return;
+    ret->lease = record->holder.lease;
+    ret->client = record->holder.client;
+    ret->open = record->holder.open;
 }
 
 static void account_encode(
@@ -315,6 +335,9 @@ int ledger_write(struct ledger *ledger, const struct ledger_record *record)
         break;
     case CORE_RECORD_LEASE:
         lease_encode(ledger, record, &disk.lease);
+        break;
+    case CORE_RECORD_HOLDER:
+        holder_encode(&record->core, &disk.holder);
         break;
     case CORE_RECORD_CHUNK:
         chunk_encode(ledger, record, &disk.chunk);

@@ -55,19 +55,29 @@ struct disk_client {
 
 struct disk_lease {
     uint32_t number, generation;
-    uint32_t gone, device;
+    uint16_t gone, tenant;
+    uint32_t device;
     uint64_t client, chunk_bytes, page_bytes;
     uint32_t count, max;
     uint8_t element, format, kept;
     char label[LIMIT_NAME_BYTES + 1];
-    char zero[4];
+    uint8_t open;
+    char zero[3];
+    uint64_t checksum;
+};
+
+struct disk_holder {
+    uint32_t number, generation;
+    uint32_t gone, open;
+    uint64_t lease, client, zero2[3];
     uint64_t checksum;
 };
 
 struct disk_chunk {
     uint32_t number, generation;
     uint32_t gone, device, tenant, state, index, kept;
-    uint64_t lease, bytes, zero2;
+    uint64_t lease, bytes;
+    uint32_t forsaken, zero;
     uint64_t checksum;
 };
 
@@ -77,12 +87,13 @@ union disk_record {
     struct disk_account account;
     struct disk_client client;
     struct disk_lease lease;
+    struct disk_holder holder;
     struct disk_chunk chunk;
 };
 static_assert(sizeof(union disk_record) == 128, "no record is larger");
 static_assert(sizeof(struct disk_tenant) == 128 && sizeof(struct disk_account) == 64 &&
                   sizeof(struct disk_client) == 128 && sizeof(struct disk_lease) == 128 &&
-                  sizeof(struct disk_chunk) == 64,
+                  sizeof(struct disk_holder) == 64 && sizeof(struct disk_chunk) == 64,
     "a record divides a page");
 
 /* Where records of a type lie. */

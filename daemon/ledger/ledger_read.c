@@ -39,6 +39,8 @@ static bool lease_decode(
     ret->core.generation = disk->generation;
     ret->core.gone = disk->gone != 0;
     ret->core.lease.client = disk->client;
+    ret->core.lease.tenant = disk->tenant;
+    ret->core.lease.open = disk->open != 0;
     ret->core.lease.device = core_device(ledger, disk->device);
     ret->core.lease.count = disk->count;
     ret->core.lease.max = disk->max;
@@ -57,6 +59,7 @@ static bool chunk_decode(
     ret->gone = disk->gone != 0;
     ret->chunk.device = core_device(ledger, disk->device);
     ret->chunk.tenant = disk->tenant;
+    ret->chunk.forsaken = disk->forsaken != 0;
     ret->chunk.state = (enum core_record_state) disk->state;
     ret->chunk.index = disk->index;
     ret->chunk.lease = disk->lease;
@@ -96,6 +99,13 @@ static bool record_decode(const struct ledger *ledger, enum core_record_type typ
         return client_decode(&disk->client, ret);
     case CORE_RECORD_LEASE:
         return lease_decode(ledger, &disk->lease, ret);
+    case CORE_RECORD_HOLDER:
+        ret->core.generation = disk->holder.generation;
+        ret->core.gone = disk->holder.gone != 0;
+        ret->core.holder.lease = disk->holder.lease;
+        ret->core.holder.client = disk->holder.client;
+        ret->core.holder.open = disk->holder.open != 0;
+        return true;
     case CORE_RECORD_CHUNK:
         ret->chunk_kept = disk->chunk.kept != 0;
         return chunk_decode(ledger, &disk->chunk, &ret->core);

@@ -35,6 +35,10 @@ static struct core_record *record_place(struct model *model, const struct core_r
     case CORE_RECORD_LEASE:
         records = ledger->leases;
         break;
+    case CORE_RECORD_HOLDER:
+        records = ledger->holders;
+        limit = MODEL_RECORDS * LIMIT_LEASE_HOLDERS;
+        break;
     case CORE_RECORD_CHUNK:
         records = ledger->chunks;
         limit = MODEL_CHUNKS;
@@ -67,8 +71,8 @@ static void records_restore(
                                                            : record->generation == 0;
         int r = empty ? 0 : core_restore(core, record, handle, false);
 
-        if (r == -EINVAL && record->type == CORE_RECORD_LEASE)
-            continue; /* its client is gone, and the cut was in between */
+        if (r == -ESTALE && record->type == CORE_RECORD_HOLDER)
+            continue; /* its lease is gone, and the cut was in between */
         if (r < 0)
             model_fail(
                 model, "record %u of type %d is refused", record->number, (int) record->type);
@@ -103,6 +107,7 @@ static struct core *core_make(
         records_restore(model, core, ledger->accounts[i], ARRAY_SIZE(ledger->accounts[i]));
     records_restore(model, core, ledger->clients, ARRAY_SIZE(ledger->clients));
     records_restore(model, core, ledger->leases, ARRAY_SIZE(ledger->leases));
+    records_restore(model, core, ledger->holders, ARRAY_SIZE(ledger->holders));
     records_restore(model, core, ledger->chunks, ARRAY_SIZE(ledger->chunks));
     if (core_restore_end(core, false, (uint32_t) (model->crashes + 2) << 20) < 0)
         model_fail(model, "no host memory");
@@ -202,14 +207,14 @@ static void chunks_forget(struct model *model)
         struct model_chunk *chunk = &model->chunks[i];
 
         if (chunk->created && !chunk_there(model, &model->ledger.chunks[i])) {
-            if (chunk->holder >= 0)
+            if (chunk->holders != 0)
                 model_fail(model, "chunk %u is held and nowhere written", i);
             model->devices[chunk->device].held -= chunk->bytes;
             chunk->created = false;
         }
         chunk->asked = false;
         if (!chunk->created)
-            *chunk = (struct model_chunk){.tenant = -1, .holder = -1};
+            *chunk = (struct model_chunk){.tenant = -1};
     }
     for (unsigned i = 0; i < MODEL_DEVICES; i++) {
         model->devices[i].job_count = 0;
@@ -272,14 +277,27 @@ static void client_resume_lease(
     event.arena_return.lease = lease->id;
     event.arena_return.count = 1;
     for (uint32_t i = 0; i < lease->max; i++) {
-        uint32_t number, generation;
-
         if ((lease->filled >> i & 1) != 0 ||
-            !core_lease_chunk(model->core, lease->id, i, &number, &generation))
+            !core_holder_has(model->core, lease->id, client->id, i))
             continue;
         event.arena_return.first = i;
         if (!model_sync(model, client, &event))
             model_fail(model, "what was never granted can't be given back");
+    }
+}
+
+/* Who doesn't say what it has may have all of it. */
+static void lease_all_held(
+    struct model *model, const struct model_client *client, struct model_lease *lease)
+{
+    for (uint32_t i = 0; i < lease->max; i++) {
+        uint32_t number, generation;
+
+        if (!core_holder_has(model->core, lease->id, client->id, i) ||
+            !core_lease_chunk(model->core, lease->id, i, &number, &generation))
+            continue;
+        lease->filled |= UINT64_C(1) << i;
+        model->chunks[number].holders |= model_bit(model, client);
     }
 }
 
@@ -290,6 +308,10 @@ static void clients_resume(struct model *model)
         struct core_event event = {.type = CORE_EVENT_CLIENT_ATTACH, .client = client->id};
 
         memset(client->requests, 0, sizeof(client->requests));
+        for (unsigned i = 0; client->id != 0 && client->detached && i < MODEL_LEASES; i++) {
+            if (client->leases[i].id != 0)
+                lease_all_held(model, client, &client->leases[i]);
+        }
         if (client->id == 0 || client->detached)
             continue;
         model_step(model, &event);
@@ -328,6 +350,13 @@ void model_crash(struct model *model)
     use_compare(model, core);
     model->core = core;
     model_ledger_step(model);
+    /* The driver says so again, as soon as it is asked for anything. */
+    for (uint32_t i = 0; i < MODEL_DEVICES; i++) {
+        struct core_event event = {.type = CORE_EVENT_DEVICE_FAIL, .device_fail = {.device = i}};
+
+        if (model->devices[i].failed)
+            model_step(model, &event);
+    }
     memset(model->lowered, true, sizeof(model->lowered));
     configure_again(model, before);
     (void) core_free(before);

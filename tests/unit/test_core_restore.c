@@ -153,7 +153,7 @@ END_TEST
 /* Type and, of a chunk, the state of the records since `first`. */
 static void assert_order(size_t first, const char *expected)
 {
-    static const char names[] = {'T', 'A', 'C', 'L', 'c'};
+    static const char names[] = {'T', 'A', 'C', 'L', 'h', 'c'};
     char found[64] = "";
 
     for (size_t i = first; i < world.record_count; i++)
@@ -421,7 +421,7 @@ static const struct core_record client_record = {
 static const struct core_record lease_record = {.type = CORE_RECORD_LEASE,
     .number = 1,
     .generation = 1,
-    .lease = {.client = UINT64_C(2) << 32 | 6, .count = 2, .chunk_bytes = 2 * MIB}};
+    .lease = {.client = UINT64_C(2) << 32 | 6, .tenant = 3, .count = 2, .chunk_bytes = 2 * MIB}};
 static const struct core_record chunk_record = {.type = CORE_RECORD_CHUNK,
     .number = 9,
     .generation = 1,
@@ -445,6 +445,7 @@ static void fresh_make(void)
 
 static void fresh_end(void)
 {
+    ck_assert_int_eq(core_restore_end(fresh, false, 100), 0);
     ck_assert_pstr_eq(core_check(fresh), NULL);
     fresh = core_free(fresh);
 }

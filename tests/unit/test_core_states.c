@@ -76,7 +76,7 @@ END_TEST
 START_TEST(lease_transitions)
 {
     /* NONE PENDING ACTIVE ENDED */
-    static const char *const rows[] = {".x..", "..xx", ".x.x", "...."};
+    static const char *const rows[] = {".x..", "..xx", "...x", "...."};
 
     ck_assert_uint_eq(ARRAY_SIZE(rows), LEASE_STATE_MAX);
     assert_matrix(lease_legal, LEASE_STATE_MAX, rows);

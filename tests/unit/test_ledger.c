@@ -56,6 +56,7 @@ static const struct ledger_record chunk_record = {.core = {.type = CORE_RECORD_C
                                                           .tenant = 4,
                                                           .state = CORE_CHUNK_LEASED,
                                                           .index = 17,
+                                                          .forsaken = true,
                                                           .lease = UINT64_C(0x500000006),
                                                           .bytes = 2 * MIB}},
     .chunk_kept = true};
@@ -63,6 +64,8 @@ static const struct ledger_record lease_record = {.core = {.type = CORE_RECORD_L
                                                       .number = 5,
                                                       .generation = 5,
                                                       .lease = {.client = UINT64_C(0x700000008),
+                                                          .tenant = 1023,
+                                                          .open = true,
                                                           .device = 1,
                                                           .count = 18,
                                                           .max = 0,
@@ -79,11 +82,16 @@ static const struct ledger_record account_record = {
         .number = CORE_NOBODY,
         .account = {
             .device = 1, .suspects_bytes = 4 * MIB, .others_bytes = 300 * MIB, .draining = true}}};
+static const struct ledger_record holder_record = {
+    .core = {.type = CORE_RECORD_HOLDER,
+        .number = 5 * LIMIT_LEASE_HOLDERS + 3,
+        .generation = 5,
+        .holder = {.open = true, .lease = UINT64_C(0x500000006), .client = UINT64_C(0x700000008)}}};
 static const struct ledger_record gone_record = {
     .core = {.type = CORE_RECORD_CHUNK, .number = 3, .generation = 9, .gone = true}};
 
-static const struct ledger_record *const all[] = {
-    &tenant_record, &account_record, &client_record, &lease_record, &gone_record, &chunk_record};
+static const struct ledger_record *const all[] = {&tenant_record, &account_record, &client_record,
+    &lease_record, &holder_record, &gone_record, &chunk_record};
 
 static struct ledger *ledger_full(void)
 {
@@ -115,17 +123,21 @@ static bool same(const struct ledger_record *a, const struct ledger_record *b)
                memcmp(a->client.token, b->client.token, LEDGER_TOKEN_BYTES) == 0 &&
                strcmp(a->client.program, b->client.program) == 0;
     case CORE_RECORD_LEASE:
-        return x->lease.client == y->lease.client && x->lease.device == y->lease.device &&
+        return x->lease.client == y->lease.client && x->lease.tenant == y->lease.tenant &&
+               x->lease.open == y->lease.open && x->lease.device == y->lease.device &&
                x->lease.count == y->lease.count && x->lease.max == y->lease.max &&
                x->lease.chunk_bytes == y->lease.chunk_bytes &&
                a->lease.page_bytes == b->lease.page_bytes && a->lease.element == b->lease.element &&
                a->lease.format == b->lease.format && a->lease.kept == b->lease.kept &&
                strcmp(a->lease.label, b->lease.label) == 0;
+    case CORE_RECORD_HOLDER:
+        return x->holder.open == y->holder.open && x->holder.lease == y->holder.lease &&
+               x->holder.client == y->holder.client;
     case CORE_RECORD_CHUNK:
-        return a->chunk_kept == b->chunk_kept && x->chunk.device == y->chunk.device &&
-               x->chunk.tenant == y->chunk.tenant && x->chunk.state == y->chunk.state &&
-               x->chunk.index == y->chunk.index && x->chunk.lease == y->chunk.lease &&
-               x->chunk.bytes == y->chunk.bytes;
+        return a->chunk_kept == b->chunk_kept && x->chunk.forsaken == y->chunk.forsaken &&
+               x->chunk.device == y->chunk.device && x->chunk.tenant == y->chunk.tenant &&
+               x->chunk.state == y->chunk.state && x->chunk.index == y->chunk.index &&
+               x->chunk.lease == y->chunk.lease && x->chunk.bytes == y->chunk.bytes;
     case CORE_RECORD_MAX:
         break;
     }
