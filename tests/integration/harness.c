@@ -154,7 +154,23 @@ static void kept_broker_kill(void)
         (void) kill(kept_broker, SIGKILL);
 }
 
-/* The keeper's only child; waits for it. `before`: one that is gone. */
+/* One whose broker died, and which is about to: the keeper reaps it. */
+static bool is_mover(int pid)
+{
+    char path[64], name[32] = "";
+    FILE *file;
+
+    (void) snprintf(path, sizeof(path), "/proc/%d/comm", pid);
+    file = fopen(path, "re");
+    if (file == NULL)
+        return true; /* gone already */
+    if (fscanf(file, "%31s", name) != 1)
+        name[0] = '\0';
+    (void) fclose(file);
+    return strcmp(name, "gmbd-mover") == 0;
+}
+
+/* The broker among the keeper's children; waits for it. `before`: one that is gone. */
 static pid_t kept_find(struct harness *harness, pid_t before)
 {
     uint64_t deadline = harness_now_ms() + HARNESS_DEADLINE_MS;
@@ -165,11 +181,13 @@ static pid_t kept_find(struct harness *harness, pid_t before)
         (int) harness->keeper);
     for (;;) {
         FILE *file = fopen(path, "re");
-        int found = file != NULL ? fscanf(file, "%d", &pid) : 0;
+        bool found = false;
 
+        while (file != NULL && !found && fscanf(file, "%d", &pid) == 1)
+            found = pid != before && !is_mover(pid);
         if (file != NULL)
             (void) fclose(file);
-        if (found == 1 && pid != before)
+        if (found)
             break;
         if (harness_now_ms() > deadline)
             harness_fail(harness, "the keeper starts no broker");

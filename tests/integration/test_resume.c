@@ -4,7 +4,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
-#include "tests/integration/raw.h"
+#include "tests/integration/raw_arena.h"
 #include "tests/unit/unit.h"
 
 #define CHUNK HARNESS_CHUNK
@@ -250,6 +250,46 @@ START_TEST(a_client_whose_connection_broke_comes_back_to_the_same_broker)
 }
 END_TEST
 
+/* Says that it has the first `count` indices of one arena and nothing else; how many are lost. */
+static size_t resume_arena(struct raw *raw, uint64_t lease, uint32_t count)
+{
+    uint32_t runs[] = {0, count};
+    Gmb__HeldLease held, *pointer = &held;
+
+    gmb__held_lease__init(&held);
+    held.lease = lease;
+    held.runs = runs;
+    held.n_runs = ARRAY_SIZE(runs);
+    return raw_resume(raw, &pointer, 1, true);
+}
+
+START_TEST(an_arena_goes_on_with_the_same_broker_and_is_named_as_lost_by_the_next)
+{
+    struct raw_arena arena;
+    struct harness harness;
+    struct raw raw;
+
+    harness_start_kept(&harness, NULL, NULL);
+    raw_connect(&raw, &harness);
+    raw_expect_arena(&raw, raw_arena_request(&raw, 65536, CHUNK, 8 * CHUNK), &arena);
+    raw_expect_fill(&raw, raw_fill(&raw, arena.lease, 0, 4, 0), 0, 4);
+    /* It says that it has three of four: one is taken back. */
+    ck_assert(raw_come_back(&raw, &harness));
+    ck_assert_uint_eq(resume_arena(&raw, arena.lease, 3), 0);
+    ck_assert_uint_eq(use(&harness).leased_bytes, 3 * CHUNK);
+    raw_expect_done(&raw, raw_return(&raw, arena.lease, 3, 1)); /* as it is already */
+    raw_expect_done(&raw, raw_return(&raw, arena.lease, 2, 1));
+    harness_succeed(&harness, SIGKILL);
+    ck_assert_uint_eq(use(&harness).leased_bytes, 2 * CHUNK);
+    ck_assert(raw_come_back(&raw, &harness));
+    ck_assert_uint_eq(resume_arena(&raw, arena.lease, 2), 1);
+    ck_assert_uint_eq(use(&harness).leased_bytes, 0);
+    raw_arena_close(&arena);
+    raw_close(&raw);
+    harness_stop(&harness);
+}
+END_TEST
+
 START_TEST(fds_and_memory_are_as_they_were_after_many_restarts)
 {
     struct harness harness;
@@ -274,4 +314,5 @@ UNIT_MAIN("resume", a_lease_outlives_the_broker_and_its_client_goes_on,
     before_it_has_said_what_it_has_a_client_asks_nothing, a_lease_that_never_was_is_lost,
     a_token_is_good_for_its_own_process_alone, who_died_meanwhile_is_dead_and_who_dies_later_too,
     a_client_whose_connection_broke_comes_back_to_the_same_broker,
+    an_arena_goes_on_with_the_same_broker_and_is_named_as_lost_by_the_next,
     fds_and_memory_are_as_they_were_after_many_restarts)
