@@ -192,6 +192,9 @@ size_t frame_broker_fds(const Gmb__BrokerMessage *message)
 {
     if (message->body_case == GMB__BROKER_MESSAGE__BODY_ARENA_CREATED)
         return 2;
+    if (message->body_case == GMB__BROKER_MESSAGE__BODY_WELCOME ||
+        message->body_case == GMB__BROKER_MESSAGE__BODY_PRESSURE_WATCHING)
+        return 1;
     return message->body_case == GMB__BROKER_MESSAGE__BODY_GRANT ? message->grant->n_chunks : 0;
 }
 

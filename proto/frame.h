@@ -39,7 +39,7 @@ int frame_decode_mover(const uint8_t *bytes, size_t size, Gmb__MoverMessage **re
 
 /*
  * Number of fds that must come with the message: the chunks of a Grant; page table and eventfd of
- * an ArenaCreated; else none.
+ * an ArenaCreated; the status page of a Welcome; the eventfd of a PressureWatching; else none.
  */
 size_t frame_broker_fds(const Gmb__BrokerMessage *message);
 /* The same: the tier of a MoverHello, the chunks of a MoverJob that bring one, else none. */

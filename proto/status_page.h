@@ -56,6 +56,7 @@ struct status_copy {
     uint32_t reject_below; /* request priorities below it are turned away; 0: none */
     uint32_t waiting;      /* requests of the tenant in the queue there */
     uint64_t updated_ns;   /* CLOCK_MONOTONIC of the broker at this copy */
+    uint64_t reserved;
 };
 
 struct status_entry {
