@@ -43,6 +43,9 @@
 /* Runs of chunks that one client gives back while the broker still moves pages there. */
 #define LIMIT_RETURNS_HELD 256
 
+/* Steps of one advice: each action of a ladder at most once, and room for later ones. */
+#define LIMIT_ADVICE_STEPS 16
+
 /* Requests of one client that wait for memory at once; a worker has tens in flight, not thousands.
  */
 #define LIMIT_REQUESTS_PER_CLIENT 1024

@@ -62,6 +62,17 @@ uint32_t arena_chunk_free(const struct arena_table *table, uint32_t chunk)
     return count;
 }
 
+uint64_t arena_pool_free(const struct arena_pool *pool)
+{
+    uint64_t count = 0;
+
+    for (uint32_t chunk = 0; chunk < arena_pool_top(pool); chunk++) {
+        if (arena_chunk_state(&pool->table, chunk) == ARENA_CHUNK_LIVE)
+            count += arena_chunk_free(&pool->table, chunk);
+    }
+    return count;
+}
+
 /* Writes a count only when it is wrong by some: the counts of many chunks share a cache line. */
 static void count_correct(const struct arena_table *table, uint32_t chunk)
 {

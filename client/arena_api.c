@@ -73,18 +73,6 @@ struct want {
     uint64_t fill; /* number of the fill that it asked for; 0: none */
 };
 
-static uint64_t pages_lacking(const struct gmb_arena *arena, size_t n)
-{
-    const struct arena_table *table = &arena->pool.table;
-    uint64_t count = 0;
-
-    for (uint32_t chunk = 0; chunk < arena_pool_top(&arena->pool); chunk++) {
-        if (arena_chunk_state(table, chunk) == ARENA_CHUNK_LIVE)
-            count += arena_chunk_free(table, chunk);
-    }
-    return MAX(sub_saturate(n, count), UINT64_C(1));
-}
-
 /* Whether a refusal of the broker's ends the wait: not one that crossed a restore. */
 static bool fill_failed(const struct gmb_arena *arena, const struct want *want)
 {
@@ -117,8 +105,9 @@ static int alloc_turn(struct gmb_arena *arena, struct want *want, struct outcome
         return outcome_set(
             outcome, GMB_E_TIMED_OUT, "the arena got not %zu free pages in time", want->n);
     if (arena->filling == NULL) {
-        r = arena_fill_start(
-            arena, pages_lacking(arena, want->n), want->deadline_ns - now_ns, outcome);
+        r = arena_fill_start(arena,
+            MAX(sub_saturate(want->n, arena_pool_free(&arena->pool)), UINT64_C(1)),
+            want->deadline_ns - now_ns, outcome);
         if (r == 0) {
             want->fill = arena->fills + 1;
             until_ns = want->patience_ns;

@@ -11,13 +11,13 @@
 
 #include "base/clock.h"
 #include "client/arena.h"
+#include "client/ask.h"
 #include "client/device.h"
 #include "client/fork.h"
 #include "client/grant.h"
 #include "client/lease.h"
 #include "client/request.h"
 #include "client/text.h"
-#include "client/wait.h"
 
 /* A chunk costs the driver the same whatever its size, and is what is given back at once. */
 #define CHUNK_BYTES_GOOD (UINT64_C(8) << 20)
@@ -192,36 +192,6 @@ static int arena_set_up(struct gmb_arena *arena, struct request *request,
     return grant_range_reserve(session, &arena->lease, geometry->chunk_bytes, outcome);
 }
 
-/* Sends the request and waits for its answer; what comes of it is in the request. */
-static int arena_ask(struct gmb_session *session, struct request *request, struct outcome *outcome)
-{
-    uint64_t deadline_ns = add_saturate(clock_now(&clock_monotonic), session->timeout_ns);
-    bool answered;
-    int r;
-
-    (void) pthread_mutex_lock(&session->lock);
-    r = request_submit(session, request, outcome);
-    if (r < 0) {
-        (void) pthread_mutex_unlock(&session->lock);
-        request_free(request);
-        return r;
-    }
-    while (!request->answered && clock_now(&clock_monotonic) < deadline_ns)
-        session_step(session, deadline_ns);
-    answered = request->answered;
-    if (!answered)
-        request_abandon(session, request);
-    (void) pthread_mutex_unlock(&session->lock);
-    if (!answered)
-        return outcome_set(
-            outcome, GMB_E_TIMED_OUT, "the broker doesn't answer: it is stopped or overloaded");
-    if (request->outcome.code == 0)
-        return 0;
-    *outcome = request->outcome;
-    request_free(request);
-    return outcome->code;
-}
-
 static struct request *request_of(const struct gmb_arena_params *params,
     const struct geometry *geometry, const struct device *device)
 {
@@ -260,7 +230,7 @@ static int arena_create(struct gmb_session *session, const struct gmb_arena_para
     if (r < 0)
         return r;
     request = request_of(params, geometry, device);
-    r = request != NULL ? arena_ask(session, request, outcome)
+    r = request != NULL ? request_ask(session, request, outcome)
                         : outcome_set(outcome, GMB_E_INTERNAL, "no host memory for a request");
     if (r < 0) {
         arena_destroy(arena);

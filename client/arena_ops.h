@@ -80,6 +80,9 @@ void arena_token_put(const struct arena_table *table, uint32_t page);
 /* Tokens in place: exact if nobody allocates or frees there. */
 uint32_t arena_chunk_free(const struct arena_table *table, uint32_t chunk);
 
+/* Free pages of all LIVE chunks, as of a moment for each chunk. */
+uint64_t arena_pool_free(const struct arena_pool *pool);
+
 /* ---- chunks; by one thread at a time for each chunk, except where the broker does the same ----
  */
 

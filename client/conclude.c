@@ -53,15 +53,16 @@ static void give_back_consume(
         request_free(request);
 }
 
-/* An arena that came when nobody waited for it any more. */
-static void arena_give_back_consume(struct gmb_session *session, struct request *request)
+/* An arena or a watch that came when nobody waited for it any more. */
+static void undo_consume(
+    struct gmb_session *session, struct request *request, enum request_kind kind, uint64_t target)
 {
     struct outcome ignored;
 
     close_fd(&request->table_fd);
     close_fd(&request->event_fd);
-    request->kind = REQUEST_RELEASE;
-    request->target = request->arena_id;
+    request->kind = kind;
+    request->target = target;
     request->sent = request->answered = false;
     (void) pthread_mutex_lock(&session->lock);
     if (request_submit(session, request, &ignored) < 0)
@@ -91,7 +92,11 @@ void request_conclude_consume(
     ret->outcome = request->outcome;
     ret->lease = lease;
     if (request->kind == REQUEST_ARENA && request->arena_id != 0) {
-        arena_give_back_consume(session, request);
+        undo_consume(session, request, REQUEST_RELEASE, request->arena_id);
+        return;
+    }
+    if (request->kind == REQUEST_WATCH && request->event_fd >= 0) {
+        undo_consume(session, request, REQUEST_UNWATCH, request->target);
         return;
     }
     if (!request_takes_memory(request)) {

@@ -4,8 +4,9 @@
 #include "client/session.h"
 
 /*
- * Says Hello and waits for Welcome, which is the caller's to free. The broker's Error, or
- * DISCONNECTED, TIMED_OUT, PROTOCOL, UNSUPPORTED.
+ * Says Hello and waits for Welcome, which is the caller's to free; in `ret_fds`, empty before, is
+ * the fd that came with it, if one did. The broker's Error, or DISCONNECTED, TIMED_OUT, PROTOCOL,
+ * UNSUPPORTED.
  */
 int connect_greet(struct conn *conn, const char *program, uint64_t deadline_ns,
-    Gmb__BrokerMessage **ret, struct outcome *outcome);
+    Gmb__BrokerMessage **ret, struct fdset *ret_fds, struct outcome *outcome);

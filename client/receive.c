@@ -12,6 +12,7 @@
 #include "client/arena_serve.h"
 #include "client/conclude.h"
 #include "client/grant.h"
+#include "client/news.h"
 #include "client/request.h"
 #include "client/wait.h"
 
@@ -19,6 +20,7 @@
 static void session_break(struct gmb_session *session, const struct outcome *why)
 {
     session->broken = *why;
+    atomic_store(&session->stale, true);
     (void) epoll_ctl(session->epoll_fd, EPOLL_CTL_DEL, conn_fd(session->conn), NULL);
     session->conn = conn_free(session->conn);
     while (!list_empty(&session->pending)) {
@@ -50,8 +52,16 @@ static int answer_take(struct gmb_session *session, struct request *request,
         request->event_fd = fdset_take(fds, 1);
         request_answer(session, request);
         return 0;
+    case GMB__BROKER_MESSAGE__BODY_PRESSURE_WATCHING:
+        if (request->kind != REQUEST_WATCH)
+            break;
+        request->target = message->pressure_watching->watch;
+        request->event_fd = fdset_take(fds, 0);
+        request_answer(session, request);
+        return 0;
     case GMB__BROKER_MESSAGE__BODY_DONE:
-        if (request_takes_memory(request) || request->kind == REQUEST_ARENA)
+        if (request_takes_memory(request) || request->kind == REQUEST_ARENA ||
+            request->kind == REQUEST_WATCH)
             break;
         request_answer(session, request);
         return 0;
@@ -66,6 +76,8 @@ static int answer_take(struct gmb_session *session, struct request *request,
         return 0;
     case GMB__BROKER_MESSAGE__BODY_WELCOME:
     case GMB__BROKER_MESSAGE__BODY_CHUNK_RECALL:
+    case GMB__BROKER_MESSAGE__BODY_PRESSURE:
+    case GMB__BROKER_MESSAGE__BODY_ADVICE:
     case GMB__BROKER_MESSAGE__BODY__NOT_SET:
     case _GMB__BROKER_MESSAGE__BODY__CASE_IS_INT_SIZE:
         break;
@@ -82,6 +94,10 @@ static int event_take(struct gmb_session *session, const Gmb__BrokerMessage *mes
         return arena_grant_take(session, message->grant, fds, why);
     if (message->body_case == GMB__BROKER_MESSAGE__BODY_CHUNK_RECALL)
         return arena_recall_take(session, message->chunk_recall, why);
+    if (message->body_case == GMB__BROKER_MESSAGE__BODY_PRESSURE)
+        return news_pressure_take(session, message->pressure, why);
+    if (message->body_case == GMB__BROKER_MESSAGE__BODY_ADVICE)
+        return news_advice_take(session, message->advice, why);
     if (message->body_case != GMB__BROKER_MESSAGE__BODY_ERROR)
         return 0; /* an event of a later version */
     (void) outcome_from_error(why, message->error);

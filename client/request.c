@@ -14,6 +14,7 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
+#include "client/pressure.h"
 #include "client/wait.h"
 
 struct request *request_new(enum request_kind kind, enum request_owner owner)
@@ -160,6 +161,11 @@ static int request_transmit(struct conn *conn, struct request *request)
     case REQUEST_MAPPED:
     case REQUEST_WANT:
         return arena_transmit(conn, request);
+    case REQUEST_SUBSCRIBE:
+    case REQUEST_WATCH:
+    case REQUEST_UNWATCH:
+    case REQUEST_ACK:
+        return pressure_transmit(conn, request);
     case REQUEST_MAX:
         break;
     }

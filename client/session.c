@@ -21,7 +21,9 @@
 #include "client/dispatch.h"
 #include "client/fork.h"
 #include "client/lease.h"
+#include "client/news.h"
 #include "client/request.h"
+#include "client/status.h"
 #include "client/thread.h"
 #include "client/wait.h"
 #include "gpu/loader.h"
@@ -57,6 +59,8 @@ static struct gmb_session *session_free(struct gmb_session *session)
     close_fd(&session->notify_fd);
     close_fd(&session->wake_fd);
     close_fd(&session->arrivals_fd);
+    status_unmap(&session->status);
+    free(session->subscription.news);
     free(session->devices);
     session->gpu = gpu_close(session->gpu);
     (void) pthread_cond_destroy(&session->changed);
@@ -135,8 +139,9 @@ static int driver_open(
 static int session_greet(struct gmb_session *session, const struct gmb_options *options,
     uint64_t deadline_ns, struct outcome *outcome)
 {
+    _cleanup_fdset_ struct fdset fds = FDSET_EMPTY;
     Gmb__BrokerMessage *message;
-    int r = connect_greet(session->conn, options->program, deadline_ns, &message, outcome);
+    int r = connect_greet(session->conn, options->program, deadline_ns, &message, &fds, outcome);
 
     if (r < 0)
         return r;
@@ -144,6 +149,10 @@ static int session_greet(struct gmb_session *session, const struct gmb_options *
     r = driver_open(session, options->driver, message->welcome->driver, outcome);
     if (r == 0)
         r = devices_load(session, message->welcome, outcome);
+    if (r == 0)
+        r = news_prepare(session, outcome);
+    if (r == 0 && fds.count > 0)
+        r = status_map(&session->status, fds.fds[0], session->device_count, outcome);
     frame_message_free(&message->base);
     return r;
 }

@@ -35,6 +35,33 @@ struct device {
     struct CUctx_st *context;     /* guarded by `context_lock`; constant once set */
 };
 
+/* A tenant's status page: see status.h. */
+struct status_view {
+    const struct status_page *page; /* NULL: the broker keeps none */
+    uint64_t bytes;
+    unsigned entries; /* 0 without a page */
+};
+
+/* What the broker told last of one device, and nobody has been called for yet. */
+struct pressure_news {
+    bool come;
+    uint32_t level, device_level;
+    uint64_t headroom_bytes, some_total_us, full_total_us;
+};
+
+/* Who is called for news, and the news. */
+struct subscription {
+    gmb_pressure_fn pressure;
+    gmb_advice_fn advice;
+    void *user;
+    struct pressure_news *news; /* owned; by the device's index */
+    bool advised;               /* an advice has come for which nobody has been called yet: */
+    struct gmb_advice last;     /* `steps` is set for the call alone */
+    struct gmb_advice_step steps[LIMIT_ADVICE_STEPS];
+    bool running; /* a callback, in `runner` */
+    pthread_t runner;
+};
+
 struct gmb_session {
     /* fork.c */
     struct list registered;
@@ -47,11 +74,14 @@ struct gmb_session {
     uint64_t timeout_ns;
     struct device *devices;
     unsigned device_count;
+    struct status_view status;
     int epoll_fd;    /* what gmb_fd() hands out: the socket and `notify_fd` */
     int notify_fd;   /* readable while callbacks wait or the session is over */
     int wake_fd;     /* gets the seat out of its poll */
     int arrivals_fd; /* epoll, edge-triggered: the arenas' eventfds, which are their owners' to read
                       */
+
+    _Atomic bool stale; /* the broker has gone: its status page is its last word */
 
     pthread_mutex_t context_lock; /* taken before `lock` or alone */
 
@@ -74,6 +104,7 @@ struct gmb_session {
     struct list leases;
     struct list arenas;     /* by their leases' links */
     uint64_t arenas_due_ns; /* when they are looked after next */
+    struct subscription subscription;
 };
 
 struct gmb_lease {
@@ -104,6 +135,10 @@ enum request_kind {
     REQUEST_ARENA,
     REQUEST_FILL,
     REQUEST_RETURN,
+    REQUEST_SUBSCRIBE,
+    REQUEST_WATCH,
+    REQUEST_UNWATCH,
+    REQUEST_ACK,
     REQUEST_MAPPED, /* this and the next one are told, not asked: gone once they are sent */
     REQUEST_WANT,
     REQUEST_MAX
@@ -128,16 +163,20 @@ struct request {
     uint64_t deadline_ns; /* when a waiter gives up */
 
     /* What is asked for. */
-    uint64_t target; /* SHRINK, RELEASE and of arenas: the broker's lease; CANCEL: the request */
+    uint64_t target; /* SHRINK, RELEASE and of arenas: the broker's lease; CANCEL: the request;
+                        UNWATCH: the watch; ACK: the advice */
     uint64_t bytes, chunk_bytes, wait_ns;
     uint32_t keep_chunks;
     char label[LIMIT_NAME_BYTES + 1];
-    const struct device *device;    /* ARENA */
+    const struct device *device;    /* ARENA, WATCH */
     uint64_t page_bytes, max_bytes; /* ARENA */
     uint32_t element;               /* ARENA */
     uint32_t run_first, run_count;  /* RETURN, MAPPED */
     uint32_t *pages;                /* WANT: owned */
     size_t page_count;
+    bool off;                      /* SUBSCRIBE */
+    struct gmb_watch_params watch; /* WATCH */
+    uint32_t action, result;       /* ACK: enum gmb_degrade, enum gmb_advice_outcome; and bytes */
 
     /* What has come: the seat's alone until answered. */
     uint32_t first_chunk;    /* of the lease when it was sent */
@@ -147,7 +186,7 @@ struct request {
     uint64_t arena_id; /* ARENA, 0 before it is made; and its fds, owned, or −1 */
     uint64_t arena_chunk_bytes;
     uint32_t arena_max_chunks;
-    int table_fd, event_fd;
+    int table_fd, event_fd; /* WATCH: the latter alone, and in `target` the watch */
 
     gmb_lease_fn done;
     void *user;

@@ -1,0 +1,204 @@
+/* Subscriptions, watches and answers to advice: each is one exchange with the broker. */
+#include "client/pressure.h"
+
+#include "base/clock.h"
+#include "client/ask.h"
+#include "client/device.h"
+#include "client/fork.h"
+#include "client/news.h"
+#include "client/request.h"
+
+/* As the kernel has it for PSI. */
+#define WINDOW_MIN_NS (500 * NSEC_PER_MSEC)
+#define WINDOW_MAX_NS (10 * NSEC_PER_SEC)
+
+static int watch_transmit(
+    struct conn *conn, Gmb__ClientMessage *message, const struct request *request)
+{
+    Gmb__PressureWatch body = GMB__PRESSURE_WATCH__INIT;
+
+    body.device.data = (uint8_t *) (uintptr_t) request->device->uuid.bytes;
+    body.device.len = UUID_BYTES;
+    body.level = request->watch.level;
+    body.of_device = request->watch.of_device != 0;
+    body.full = request->watch.full != 0;
+    body.stall_us = request->watch.stall_ns / NSEC_PER_USEC;
+    body.window_us = request->watch.window_ns / NSEC_PER_USEC;
+    message->body_case = GMB__CLIENT_MESSAGE__BODY_PRESSURE_WATCH;
+    message->pressure_watch = &body;
+    return conn_send_consume(conn, &message->base, NULL);
+}
+
+int pressure_transmit(struct conn *conn, struct request *request)
+{
+    Gmb__ClientMessage message = GMB__CLIENT_MESSAGE__INIT;
+    Gmb__PressureSubscribe subscribe = GMB__PRESSURE_SUBSCRIBE__INIT;
+    Gmb__PressureUnwatch unwatch = GMB__PRESSURE_UNWATCH__INIT;
+    Gmb__AdviceAck ack = GMB__ADVICE_ACK__INIT;
+
+    message.id = request->id;
+    if (request->kind == REQUEST_WATCH)
+        return watch_transmit(conn, &message, request);
+    if (request->kind == REQUEST_SUBSCRIBE) {
+        subscribe.off = request->off;
+        message.body_case = GMB__CLIENT_MESSAGE__BODY_PRESSURE_SUBSCRIBE;
+        message.pressure_subscribe = &subscribe;
+    } else if (request->kind == REQUEST_UNWATCH) {
+        unwatch.watch = request->target;
+        message.body_case = GMB__CLIENT_MESSAGE__BODY_PRESSURE_UNWATCH;
+        message.pressure_unwatch = &unwatch;
+    } else {
+        ack.advice = request->target;
+        ack.action = (Gmb__DegradeAction) request->action;
+        ack.outcome = (Gmb__AdviceAck__Outcome) request->result;
+        ack.freed_bytes = request->bytes;
+        message.body_case = GMB__CLIENT_MESSAGE__BODY_ADVICE_ACK;
+        message.advice_ack = &ack;
+    }
+    return conn_send_consume(conn, &message.base, NULL);
+}
+
+/* What each of these calls begins with: the request, or the reason why there is none. */
+static int request_prepare(struct gmb_session *session, enum request_kind kind,
+    struct request **ret, struct outcome *outcome)
+{
+    struct request *request;
+
+    if (fork_guard_check(session, outcome) < 0)
+        return outcome->code;
+    if (session->status.page == NULL)
+        return outcome_set(outcome, GMB_E_UNSUPPORTED, "the broker knows no pressure");
+    request = request_new(kind, REQUEST_OWNER_WAITER);
+    if (request == NULL)
+        return outcome_set(outcome, GMB_E_INTERNAL, "no host memory for a request");
+    *ret = request;
+    return 0;
+}
+
+/* One exchange whose answer says nothing but yes or no. */
+static int exchange_consume(
+    struct gmb_session *session, struct request *request, struct outcome *outcome)
+{
+    if (request_ask(session, request, outcome) == 0)
+        request_free(request);
+    return outcome->code;
+}
+
+/* ---- watches ---- */
+
+static int watch_params_read(
+    const struct gmb_watch_params *params, struct gmb_watch_params *ret, struct outcome *outcome)
+{
+    if (params == NULL || params->size < sizeof(*ret))
+        return outcome_set(outcome, GMB_E_INVALID, "params.size must be sizeof the structure");
+    *ret = *params;
+    ret->device = NULL;
+    if ((ret->level != 0) == (ret->stall_ns != 0) || ret->level > GMB_PRESSURE_CRITICAL)
+        return outcome_set(
+            outcome, GMB_E_INVALID, "a watch goes by a level from 1 to 3, or by a stall");
+    if (ret->window_ns == 0 && ret->level != 0)
+        ret->window_ns = WINDOW_MIN_NS;
+    if (ret->window_ns < WINDOW_MIN_NS || ret->window_ns > WINDOW_MAX_NS ||
+        ret->stall_ns > ret->window_ns || (ret->level == 0 && ret->stall_ns < NSEC_PER_USEC))
+        return outcome_set(outcome, GMB_E_INVALID,
+            "a window has 0.5 s to 10 s, and a stall in it 1 us to all of it");
+    return 0;
+}
+
+static int watch_ask(struct gmb_session *session, const struct gmb_watch_params *params,
+    int *ret_fd, uint64_t *ret_watch, struct outcome *outcome)
+{
+    struct request *request;
+    struct device *device;
+    int r = request_prepare(session, REQUEST_WATCH, &request, outcome);
+
+    if (r < 0)
+        return r;
+    r = watch_params_read(params, &request->watch, outcome);
+    if (r == 0)
+        r = device_find(session, params->device, &device, outcome);
+    if (r < 0) {
+        request_free(request);
+        return r;
+    }
+    request->device = device;
+    r = request_ask(session, request, outcome);
+    if (r < 0)
+        return r;
+    *ret_fd = TAKE_FD(request->event_fd);
+    *ret_watch = request->target;
+    request_free(request);
+    return 0;
+}
+
+_public_ int gmb_pressure_watch(
+    gmb_session *session, const struct gmb_watch_params *params, int *ret_fd, uint64_t *ret_watch)
+{
+    struct outcome outcome = OUTCOME_OK;
+
+    (void) watch_ask(session, params, ret_fd, ret_watch, &outcome);
+    return outcome_publish(&outcome);
+}
+
+_public_ int gmb_pressure_unwatch(gmb_session *session, uint64_t watch)
+{
+    struct outcome outcome = OUTCOME_OK;
+    struct request *request;
+
+    if (request_prepare(session, REQUEST_UNWATCH, &request, &outcome) == 0) {
+        request->target = watch;
+        (void) exchange_consume(session, request, &outcome);
+    }
+    return outcome_publish(&outcome);
+}
+
+/* ---- subscription ---- */
+
+/* The callbacks are there before the first event can come, and gone before the last one is over. */
+static void callbacks_set(
+    struct gmb_session *session, gmb_pressure_fn pressure, gmb_advice_fn advice, void *user)
+{
+    (void) pthread_mutex_lock(&session->lock);
+    session->subscription.pressure = pressure;
+    session->subscription.advice = advice;
+    session->subscription.user = user;
+    news_quiet(session);
+    (void) pthread_mutex_unlock(&session->lock);
+}
+
+_public_ int gmb_pressure_subscribe(
+    gmb_session *session, gmb_pressure_fn pressure, gmb_advice_fn advice, void *user)
+{
+    struct outcome outcome = OUTCOME_OK;
+    struct request *request = NULL;
+
+    if (pressure != NULL && advice == NULL) {
+        (void) outcome_set(&outcome, GMB_E_INVALID,
+            "who subscribes acts on advice; gmb_pressure_watch() is for the others");
+    } else if (request_prepare(session, REQUEST_SUBSCRIBE, &request, &outcome) == 0) {
+        request->off = advice == NULL;
+        callbacks_set(session, pressure, advice, user);
+        if (exchange_consume(session, request, &outcome) < 0)
+            callbacks_set(session, NULL, NULL, NULL);
+    }
+    return outcome_publish(&outcome);
+}
+
+_public_ int gmb_advice_ack(gmb_session *session, uint64_t advice, enum gmb_degrade action,
+    enum gmb_advice_outcome result, uint64_t freed_bytes)
+{
+    struct outcome outcome = OUTCOME_OK;
+    struct request *request;
+
+    if ((unsigned) action < GMB_DEGRADE_REDUCE_BATCH || (unsigned) action > GMB_DEGRADE_PAUSE_NEW ||
+        (unsigned) result > GMB_ADVICE_REFUSED) {
+        (void) outcome_set(&outcome, GMB_E_INVALID, "no such step, or no such outcome");
+    } else if (request_prepare(session, REQUEST_ACK, &request, &outcome) == 0) {
+        request->target = advice;
+        request->action = (uint32_t) action;
+        request->result = (uint32_t) result;
+        request->bytes = freed_bytes;
+        (void) exchange_consume(session, request, &outcome);
+    }
+    return outcome_publish(&outcome);
+}
