@@ -2,7 +2,7 @@
 #include "client/arena.h"
 #include "client/status.h"
 
-/* Bytes of whole chunks that so many pages need beyond those that are free; UINT64_MAX: too many. */
+/* Bytes of whole chunks for the pages beyond those that are free; UINT64_MAX: too many. */
 static uint64_t bytes_lacking(const struct gmb_arena *arena, uint64_t pages)
 {
     uint32_t per_chunk = arena->pool.table.layout.pages_per_chunk;

@@ -2,9 +2,9 @@
  * News replace each other: there is room for one state of each device and one advice, so that a
  * program that is slow to dispatch hears the latest, once.
  *
- * A state is handed on as the status page has it, except for what the event itself says: that may be
- * newer or older than the page by the millisecond between two changes of it, and the event that is
- * the last one must not be forgotten over that.
+ * A state is handed on as the status page has it, except for what the event itself says: that may
+ * be newer or older than the page by the millisecond between two changes of it, and the event that
+ * is the last one must not be forgotten over that.
  */
 #include "client/news.h"
 

@@ -12,9 +12,9 @@
 #define WINDOW_MIN_NS (500 * NSEC_PER_MSEC)
 #define WINDOW_MAX_NS (10 * NSEC_PER_SEC)
 
-static int watch_transmit(
-    struct conn *conn, Gmb__ClientMessage *message, const struct request *request)
+static int watch_transmit(struct conn *conn, const struct request *request)
 {
+    Gmb__ClientMessage message = GMB__CLIENT_MESSAGE__INIT;
     Gmb__PressureWatch body = GMB__PRESSURE_WATCH__INIT;
 
     body.device.data = (uint8_t *) (uintptr_t) request->device->uuid.bytes;
@@ -24,9 +24,10 @@ static int watch_transmit(
     body.full = request->watch.full != 0;
     body.stall_us = request->watch.stall_ns / NSEC_PER_USEC;
     body.window_us = request->watch.window_ns / NSEC_PER_USEC;
-    message->body_case = GMB__CLIENT_MESSAGE__BODY_PRESSURE_WATCH;
-    message->pressure_watch = &body;
-    return conn_send_consume(conn, &message->base, NULL);
+    message.id = request->id;
+    message.body_case = GMB__CLIENT_MESSAGE__BODY_PRESSURE_WATCH;
+    message.pressure_watch = &body;
+    return conn_send_consume(conn, &message.base, NULL);
 }
 
 int pressure_transmit(struct conn *conn, struct request *request)
@@ -38,7 +39,7 @@ int pressure_transmit(struct conn *conn, struct request *request)
 
     message.id = request->id;
     if (request->kind == REQUEST_WATCH)
-        return watch_transmit(conn, &message, request);
+        return watch_transmit(conn, request);
     if (request->kind == REQUEST_SUBSCRIBE) {
         subscribe.off = request->off;
         message.body_case = GMB__CLIENT_MESSAGE__BODY_PRESSURE_SUBSCRIBE;
@@ -58,21 +59,22 @@ int pressure_transmit(struct conn *conn, struct request *request)
     return conn_send_consume(conn, &message.base, NULL);
 }
 
-/* What each of these calls begins with: the request, or the reason why there is none. */
-static int request_prepare(struct gmb_session *session, enum request_kind kind,
-    struct request **ret, struct outcome *outcome)
+/* What each of these calls begins with: a request, or NULL with the reason why there is none. */
+static struct request *request_prepare(
+    struct gmb_session *session, enum request_kind kind, struct outcome *outcome)
 {
-    struct request *request;
+    struct request *request = NULL;
 
     if (fork_guard_check(session, outcome) < 0)
-        return outcome->code;
-    if (session->status.page == NULL)
-        return outcome_set(outcome, GMB_E_UNSUPPORTED, "the broker knows no pressure");
+        return NULL;
+    if (session->status.page == NULL) {
+        (void) outcome_set(outcome, GMB_E_UNSUPPORTED, "the broker knows no pressure");
+        return NULL;
+    }
     request = request_new(kind, REQUEST_OWNER_WAITER);
     if (request == NULL)
-        return outcome_set(outcome, GMB_E_INTERNAL, "no host memory for a request");
-    *ret = request;
-    return 0;
+        (void) outcome_set(outcome, GMB_E_INTERNAL, "no host memory for a request");
+    return request;
 }
 
 /* One exchange whose answer says nothing but yes or no. */
@@ -108,12 +110,12 @@ static int watch_params_read(
 static int watch_ask(struct gmb_session *session, const struct gmb_watch_params *params,
     int *ret_fd, uint64_t *ret_watch, struct outcome *outcome)
 {
-    struct request *request;
+    struct request *request = request_prepare(session, REQUEST_WATCH, outcome);
     struct device *device;
-    int r = request_prepare(session, REQUEST_WATCH, &request, outcome);
+    int r;
 
-    if (r < 0)
-        return r;
+    if (request == NULL)
+        return outcome->code;
     r = watch_params_read(params, &request->watch, outcome);
     if (r == 0)
         r = device_find(session, params->device, &device, outcome);
@@ -143,9 +145,9 @@ _public_ int gmb_pressure_watch(
 _public_ int gmb_pressure_unwatch(gmb_session *session, uint64_t watch)
 {
     struct outcome outcome = OUTCOME_OK;
-    struct request *request;
+    struct request *request = request_prepare(session, REQUEST_UNWATCH, &outcome);
 
-    if (request_prepare(session, REQUEST_UNWATCH, &request, &outcome) == 0) {
+    if (request != NULL) {
         request->target = watch;
         (void) exchange_consume(session, request, &outcome);
     }
@@ -170,12 +172,12 @@ _public_ int gmb_pressure_subscribe(
     gmb_session *session, gmb_pressure_fn pressure, gmb_advice_fn advice, void *user)
 {
     struct outcome outcome = OUTCOME_OK;
-    struct request *request = NULL;
+    struct request *request;
 
     if (pressure != NULL && advice == NULL) {
         (void) outcome_set(&outcome, GMB_E_INVALID,
             "who subscribes acts on advice; gmb_pressure_watch() is for the others");
-    } else if (request_prepare(session, REQUEST_SUBSCRIBE, &request, &outcome) == 0) {
+    } else if ((request = request_prepare(session, REQUEST_SUBSCRIBE, &outcome)) != NULL) {
         request->off = advice == NULL;
         callbacks_set(session, pressure, advice, user);
         if (exchange_consume(session, request, &outcome) < 0)
@@ -193,7 +195,7 @@ _public_ int gmb_advice_ack(gmb_session *session, uint64_t advice, enum gmb_degr
     if ((unsigned) action < GMB_DEGRADE_REDUCE_BATCH || (unsigned) action > GMB_DEGRADE_PAUSE_NEW ||
         (unsigned) result > GMB_ADVICE_REFUSED) {
         (void) outcome_set(&outcome, GMB_E_INVALID, "no such step, or no such outcome");
-    } else if (request_prepare(session, REQUEST_ACK, &request, &outcome) == 0) {
+    } else if ((request = request_prepare(session, REQUEST_ACK, &outcome)) != NULL) {
         request->target = advice;
         request->action = (uint32_t) action;
         request->result = (uint32_t) result;

@@ -1,7 +1,7 @@
 /*
- * Reading shared memory that another process writes. Each word is loaded once, whole, and nothing of
- * it is believed without a bound. The loads are acquiring, so that none of a copy's words is read
- * after the number that confirms the copy.
+ * Reading shared memory that another process writes. Each word is loaded once, whole, and nothing
+ * of it is believed without a bound. The loads are acquiring, so that none of a copy's words is
+ * read after the number that confirms the copy.
  */
 #include "client/status.h"
 

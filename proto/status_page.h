@@ -45,17 +45,17 @@ struct status_header {
 
 /* Bytes and nanoseconds. Shares of time are in millionths. */
 struct status_copy {
-    uint64_t used;       /* charged to the tenant, what it gave back and is kept for it included */
+    uint64_t used; /* charged to the tenant, what it gave back and is kept for it included */
     uint64_t min, low, high, max; /* its limits there; UINT64_MAX: none */
-    uint64_t headroom;   /* what it could have now without anybody giving anything */
-    uint64_t reachable;  /* the most it can ever have: what max, capacity and others' min leave */
-    uint64_t advice;     /* id of the advice in force; 0: none yet */
+    uint64_t headroom;            /* what it could have now without anybody giving anything */
+    uint64_t reachable; /* the most it can ever have: what max, capacity and others' min leave */
+    uint64_t advice;    /* id of the advice in force; 0: none yet */
     uint64_t some_total_us, full_total_us; /* stall, since the broker began */
     uint32_t some_avg10, some_avg60, full_avg10, full_avg60;
     uint64_t wait_estimate_ns; /* what a request that must wait has lately waited: a moving mean */
-    uint32_t reject_below; /* request priorities below it are turned away; 0: none */
-    uint32_t waiting;      /* requests of the tenant in the queue there */
-    uint64_t updated_ns;   /* CLOCK_MONOTONIC of the broker at this copy */
+    uint32_t reject_below;     /* request priorities below it are turned away; 0: none */
+    uint32_t waiting;          /* requests of the tenant in the queue there */
+    uint64_t updated_ns;       /* CLOCK_MONOTONIC of the broker at this copy */
     uint64_t reserved;
 };
 

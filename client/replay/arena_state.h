@@ -8,6 +8,7 @@
 #include "client/gmb.h"
 #include "client/replay/arena_worker.h"
 #include "client/replay/device.h"
+#include "client/replay/ladder.h"
 
 struct arena_worker {
     const struct worker_params *params;
@@ -23,11 +24,15 @@ struct arena_worker {
     pthread_mutex_t lock; /* of what follows */
     pthread_cond_t changed;
     struct list live;             /* requests whose thread runs, or is to be joined */
+    struct list gate;             /* requests that wait for their place in the batch */
     struct list swapped, waiting; /* requests that wait for memory, the first first */
+    uint32_t running;             /* requests that have passed the gate and not ended */
+    struct ladder ladder;         /* what the tenant's advice asks for */
     struct list cached; /* finished requests' pages, those that are read again first in front */
     size_t unfinished;  /* requests whose thread runs */
     bool last_arrived;  /* no request comes any more: what is cached is due at once */
     bool failed;
+    bool obeys;            /* it subscribed to advice; set before the first request */
     _Atomic bool stopping; /* by SIGTERM or after a failure */
     int wake_fd;           /* eventfd: a request has ended, or the worker is to stop */
 };

@@ -16,7 +16,7 @@
 #include <sys/signalfd.h>
 
 #include "base/clock.h"
-#include "client/replay/arena_request.h"
+#include "client/replay/arena_obey.h"
 
 /* Pages of all requests of a worker at once, as address space: a page costs 64 bytes of table. */
 #define PAGES_MAX (UINT64_C(1) << 18)
@@ -129,7 +129,9 @@ static int init(struct arena_worker *worker, const struct worker_params *params)
 
     worker->params = params;
     worker->stats = &params->stats->workers[params->index];
+    ladder_init(&worker->ladder, params->batch > 0 ? params->batch : UINT32_MAX);
     list_init(&worker->live);
+    list_init(&worker->gate);
     list_init(&worker->swapped);
     list_init(&worker->waiting);
     list_init(&worker->cached);
@@ -150,9 +152,25 @@ static int init(struct arena_worker *worker, const struct worker_params *params)
 
 /* ---- the run ---- */
 
+/* Sequences that go as soon as they have ended, for the ladder's sake. */
+static void drop_ended(struct arena_worker *worker, struct list *dropped)
+{
+    list_for_each_safe(request, dropped, struct arena_request, link)
+    {
+        arena_obey_count(worker, GMB_DEGRADE_DROP_PREFIX_CACHE, 1,
+            request->pages.count * worker->pages.chunk_bytes);
+        pages_drop(&request->pages);
+        list_remove(&request->link);
+        (void) arena_request_free(request);
+    }
+}
+
 /* Joins requests that have ended; those that left pages are cached from then on. */
 static void reap(struct arena_worker *worker)
 {
+    struct list dropped;
+
+    list_init(&dropped);
     (void) pthread_mutex_lock(&worker->lock);
     list_for_each_safe(request, &worker->live, struct arena_request, link)
     {
@@ -160,13 +178,16 @@ static void reap(struct arena_worker *worker)
             continue;
         (void) pthread_join(request->thread, NULL);
         list_remove(&request->link);
-        if (request->pages.count > 0)
-            list_append(&worker->cached, &request->link);
-        else
+        if (request->pages.count == 0)
             (void) arena_request_free(request);
+        else if (ladder_drop_next(&worker->ladder))
+            list_append(&dropped, &request->link);
+        else
+            list_append(&worker->cached, &request->link);
     }
     (void) pthread_cond_broadcast(&worker->changed);
     (void) pthread_mutex_unlock(&worker->lock);
+    drop_ended(worker, &dropped);
 }
 
 /* Waits for a request's end, SIGTERM, or the time; then looks after all of them. */
@@ -275,8 +296,11 @@ int arena_worker_run(const struct worker_params *params)
         atomic_store(&worker.stats->state, WORKER_STATE_FAILED);
         return EXIT_FAILURE;
     }
-    if (connect_broker(&worker) == 0 && make_arena(&worker) == 0)
+    if (connect_broker(&worker) == 0 && make_arena(&worker) == 0) {
+        arena_obey_begin(&worker);
         play(&worker, signal_fd);
+        arena_obey_end(&worker);
+    }
     done(&worker);
     atomic_store(&worker.stats->state, worker.failed     ? WORKER_STATE_FAILED
                                        : worker.stopping ? WORKER_STATE_STOPPED

@@ -58,6 +58,12 @@ int bench_mover_bandwidth(struct bench_row *rows, size_t max);
 int bench_page_alloc_free(struct bench_row *rows, size_t max);
 
 /*
+ * `pressure_read`: ns for gmb_pressure_get(); the floor is one atomic load from the same place.
+ * Each read depends on the one before.
+ */
+int bench_pressure_read(struct bench_row *rows, size_t max);
+
+/*
  * `fragmentation`: % of a device that an arena has mapped and neither uses nor can give back, after
  * 10^6 random allocations and frees at a load that wanders between 30 and 100 % and ends at 60 %,
  * with the engine taking up the moves that gmb_arena_compact() plans. `fragmentation_unmoved`: the

@@ -21,6 +21,7 @@ static int (*const benches[])(struct bench_row *rows, size_t max) = {
     bench_reclaim_plan,
     bench_reclaim_latency,
     bench_mover_bandwidth,
+    bench_pressure_read,
     bench_page_alloc_free,
     bench_fragmentation,
 };
