@@ -68,6 +68,11 @@
 /* Operators' connections. */
 #define LIMIT_OPERATORS 64
 
+/* Watches of one client on pressure, one fd each: a level and a stall trigger on two devices. */
+#define LIMIT_WATCHES_PER_CLIENT 4
+/* And of all clients together, fairly shared: they are fds of the daemon's. */
+#define LIMIT_WATCHES 2048
+
 #define LIMIT_TENANTS 1024
 #define LIMIT_DEVICES 64
 /* Chunks that the broker owns on all devices: 2^20 of 2 MiB are 2 TiB. */

@@ -29,6 +29,7 @@
 static void client_gone(struct broker *broker, core_id id)
 {
     struct client *client = client_find(broker, id);
+    uint32_t tenant;
 
     if (client == NULL)
         return;
@@ -36,9 +37,12 @@ static void client_gone(struct broker *broker, core_id id)
         client->tenant, (int) client->identity.pid);
     if (client->session != NULL) {
         session_doom(client->session, NULL);
+        pressure_leave(client->session);
         client->session->client = NULL;
     }
+    tenant = client->tenant_index;
     (void) client_free(client);
+    pressure_tenant_settle(broker->pressure, tenant);
 }
 
 static void action_answer(struct broker *broker, const struct core_action *action)
@@ -85,6 +89,12 @@ static void action_run(struct broker *broker, const struct core_action *action)
         break;
     case CORE_ACTION_RECLAIM:
         reclaim_note(broker->hosting[action->reclaim.device], action);
+        break;
+    case CORE_ACTION_PRESSURE:
+        pressure_changed(broker->pressure, action);
+        break;
+    case CORE_ACTION_ADVICE:
+        pressure_advised(broker->pressure, action);
         break;
     case CORE_ACTION_MAX:
         break;
@@ -133,7 +143,7 @@ static void timer_set(struct broker *broker)
     (void) event_add(broker->tick_event, &delay);
 }
 
-void broker_settle(struct broker *broker)
+static void sessions_end(struct broker *broker)
 {
     struct session *session;
 
@@ -154,6 +164,13 @@ void broker_settle(struct broker *broker)
         if (client != NULL)
             broker_step(broker, &event);
     }
+}
+
+void broker_settle(struct broker *broker)
+{
+    sessions_end(broker);
+    pressure_pump(broker->pressure);
+    sessions_end(broker);
     timer_set(broker);
 }
 
@@ -169,6 +186,14 @@ static void on_tick(evutil_socket_t fd, short what, void *data)
     broker_settle(broker);
 }
 
+static void healthy_set(struct broker *broker, uint32_t device, bool healthy)
+{
+    if (broker->devices[device].healthy == healthy)
+        return;
+    broker->devices[device].healthy = healthy;
+    pressure_health_changed(broker->pressure, device);
+}
+
 static void driver_failed(struct broker *broker, const struct executor_done *done, const char *what)
 {
     struct broker_device *device = &broker->devices[done->device];
@@ -178,7 +203,7 @@ static void driver_failed(struct broker *broker, const struct executor_done *don
         log_debug("device %u: the driver has no memory for a chunk", done->device);
         return;
     }
-    device->healthy = false;
+    healthy_set(broker, done->device, false);
     if (!ratelimit_pass(&device->failures, clock_now(broker->clock), COMPLAINT_INTERVAL_NS,
             COMPLAINT_LINES, &held))
         return;
@@ -194,7 +219,7 @@ static void completion_step(struct broker *broker, const struct executor_done *d
     struct core_event event = {0};
 
     if (done->result == 0)
-        broker->devices[done->device].healthy = true;
+        healthy_set(broker, done->device, true);
     switch (done->type) {
     case EXECUTOR_JOB_CREATE:
         event.type = done->result == 0 ? CORE_EVENT_CHUNK_CREATED : CORE_EVENT_CHUNK_FAILED;
@@ -296,6 +321,7 @@ static int configure(
         .type = CORE_EVENT_CONFIGURE,
         .configure.tenants = config->tenants,
         .configure.count = config->tenant_count,
+        .configure.pressure = &config->options.pressure,
     };
     const struct core_action *answer = broker_ask(broker, &event);
 
@@ -345,6 +371,9 @@ static int broker_start(struct broker *broker, char error[CONFIG_ERROR_BYTES])
         (void) snprintf(error, CONFIG_ERROR_BYTES, "cannot start threads: %s", strerror(-r));
         return r;
     }
+    r = pressure_new(broker, &broker->pressure);
+    if (r < 0)
+        return r;
     broker->done_event = event_new(
         broker->base, executor_fd(broker->executor), EV_READ | EV_PERSIST, on_done, broker);
     broker->tick_event = event_new(broker->base, -1, 0, on_tick, broker);
@@ -414,6 +443,7 @@ struct broker *broker_free(struct broker *broker)
     tdestroy(clients, client_free_node);
     for (size_t i = 0; i < broker->device_count; i++)
         broker->hosting[i] = hosting_free(broker->hosting[i]);
+    (void) pressure_free(broker->pressure);
     if (broker->done_event != NULL)
         event_free(broker->done_event);
     if (broker->tick_event != NULL)

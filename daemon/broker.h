@@ -17,6 +17,7 @@
 #include "daemon/session.h"
 
 struct event_base;
+struct pressure;
 
 struct broker_device {
     struct uuid uuid;
@@ -41,6 +42,7 @@ struct broker {
     size_t device_count;
     struct broker_device devices[LIMIT_DEVICES];
     struct hosting *hosting[LIMIT_DEVICES];
+    struct pressure *pressure;
     uint64_t fills;       /* ids of the broker's own requests, below FRAME_BROKER_ID */
     void *arenas;         /* tsearch(3) tree of struct arena, by lease */
     void *clients;        /* tsearch(3) tree of struct client, by id */

@@ -28,7 +28,8 @@ struct client {
     struct event *death; /* readable pidfd */
     struct list arenas;  /* struct arena.client_link */
     uint32_t arena_count, arena_chunks;
-    void *labels; /* tsearch(3) tree of struct label */
+    uint32_t tenant_index; /* the core's */
+    void *labels;          /* tsearch(3) tree of struct label */
     char tenant[LIMIT_NAME_BYTES + 1];
     char program[LIMIT_NAME_BYTES + 1];
 };

@@ -24,6 +24,9 @@
 /* A worker synchronises its device and unmaps: milliseconds, unless a long kernel runs. */
 #define RECALL_TIMEOUT_DEFAULT_NS (5 * NSEC_PER_SEC)
 
+/* A worker shrinks its batch within one of its steps, and says so. */
+#define ADVICE_GRACE_DEFAULT_NS (5 * NSEC_PER_SEC)
+
 static struct config_parser *parser_free(struct config_parser *parser)
 {
     if (parser == NULL)
@@ -60,6 +63,7 @@ static struct config_parser *parser_new(
     config->log_level = LOG_LEVEL_INFO;
     config->options = core_options_default;
     config->recall_timeout_ns = RECALL_TIMEOUT_DEFAULT_NS;
+    config->advice_grace_ns = ADVICE_GRACE_DEFAULT_NS;
     config->mover_idle_ns = mover_options_default.idle_ns;
     config->device_count = MIN(device_count, (size_t) LIMIT_DEVICES);
     for (size_t i = 0; i < config->device_count; i++) {

@@ -15,6 +15,7 @@
 #include "daemon/arena_message.h"
 #include "daemon/broker.h"
 #include "daemon/grant.h"
+#include "daemon/pressure_message.h"
 #include "daemon/request.h"
 #include "daemon/text.h"
 
@@ -24,11 +25,18 @@
 
 void message_send(struct session *session, Gmb__BrokerMessage *message)
 {
+    _cleanup_fdset_ struct fdset none = FDSET_EMPTY;
+
+    message_send_fds(session, message, &none);
+}
+
+void message_send_fds(struct session *session, Gmb__BrokerMessage *message, struct fdset *fds)
+{
     int r;
 
     if (session->state == SESSION_DOOMED)
         return;
-    r = conn_send_consume(session->conn, &message->base, NULL);
+    r = conn_send_consume(session->conn, &message->base, fds);
     if (r == -EXFULL)
         session_doom(session, "it doesn't read its answers");
     else if (r == -EPIPE || r == -ECONNRESET)
@@ -82,7 +90,7 @@ void message_refuse_plainly(
 
 /* ------------------------------------------------------------------ greeting */
 
-static void welcome_send(struct session *session, uint64_t id, uint32_t tenant)
+static void welcome_send(struct session *session, uint64_t id, uint32_t tenant, struct fdset *page)
 {
     const struct broker *broker = session->broker;
     Gmb__BrokerMessage message = GMB__BROKER_MESSAGE__INIT;
@@ -114,7 +122,7 @@ static void welcome_send(struct session *session, uint64_t id, uint32_t tenant)
     message.id = id;
     message.body_case = GMB__BROKER_MESSAGE__BODY_WELCOME;
     message.welcome = &welcome;
-    message_send(session, &message);
+    message_send_fds(session, &message, page);
 }
 
 static void unmatched_refuse(struct session *session, uint64_t id)
@@ -129,22 +137,42 @@ static void unmatched_refuse(struct session *session, uint64_t id)
     session_doom(session, NULL);
 }
 
-/* Undoes CLIENT_ADD when the shell has no memory for its side of it. */
-static void client_abandon(struct session *session, uint64_t id, core_id client)
+/* Undoes CLIENT_ADD when there isn't what the shell needs for its side of it. */
+static void client_abandon(
+    struct session *session, uint64_t id, core_id client, uint32_t tenant, int error)
 {
     struct core_event event = {.type = CORE_EVENT_CLIENT_DEAD, .client = client};
 
     broker_step(session->broker, &event);
-    message_refuse_plainly(session, id, GMB_STATUS_INTERNAL, "the broker has no host memory");
+    pressure_tenant_settle(session->broker->pressure, tenant);
+    if (error == -EMFILE || error == -ENFILE)
+        message_refuse_plainly(session, id, GMB_STATUS_EXHAUSTED,
+            "the broker has no file descriptor left for the status page");
+    else
+        message_refuse_plainly(session, id, GMB_STATUS_INTERNAL, "the broker has no host memory");
     session_doom(session, NULL);
+}
+
+/* The tenant's record, and an fd of its page in `ret_page`. */
+static int tenant_open(
+    struct broker *broker, uint32_t tenant, struct pressure_tenant **ret, struct fdset *ret_page)
+{
+    int fd = -1, r = pressure_tenant_get(broker->pressure, tenant, ret);
+
+    if (r == 0)
+        r = status_fd_dup((*ret)->status, &fd);
+    return r < 0 ? r : fdset_consume(ret_page, fd);
 }
 
 static void on_hello(struct session *session, const Gmb__ClientMessage *message)
 {
     struct broker *broker = session->broker;
+    _cleanup_fdset_ struct fdset page = FDSET_EMPTY;
     struct core_event event = {.type = CORE_EVENT_CLIENT_ADD};
     const struct core_action *answer;
+    struct pressure_tenant *record;
     uint32_t rule, tenant;
+    int r;
 
     if (message->hello->version < PROTOCOL_VERSION) {
         message_refuse_plainly(
@@ -167,13 +195,18 @@ static void on_hello(struct session *session, const Gmb__ClientMessage *message)
         session_doom(session, NULL);
         return;
     }
-    if (client_new_take(broker, answer->client, event.client_add.tenant, message->hello->program,
-            &session->identity, &session->client) < 0) {
-        client_abandon(session, message->id, answer->client);
+    r = tenant_open(broker, tenant, &record, &page);
+    if (r == 0)
+        r = client_new_take(broker, answer->client, event.client_add.tenant,
+            message->hello->program, &session->identity, &session->client);
+    if (r < 0) {
+        client_abandon(session, message->id, answer->client, tenant, r);
         return;
     }
+    session->client->tenant_index = tenant;
+    pressure_join(session, record);
     session_activate(session);
-    welcome_send(session, message->id, tenant);
+    welcome_send(session, message->id, tenant, &page);
 }
 
 /* ------------------------------------------------------------------ requests */
@@ -296,8 +329,8 @@ static void on_cancel(struct session *session, const Gmb__ClientMessage *message
 
 typedef void (*handler)(struct session *session, const Gmb__ClientMessage *message);
 
-#define BODY_MAX (GMB__CLIENT_MESSAGE__BODY_PAGE_WANT + 1)
-static_assert(GMB__CLIENT_MESSAGE__BODY_HELLO == 2 && BODY_MAX == 13, "every body has a column");
+#define BODY_MAX (GMB__CLIENT_MESSAGE__BODY_ADVICE_ACK + 1)
+static_assert(GMB__CLIENT_MESSAGE__BODY_HELLO == 2 && BODY_MAX == 24, "every body has a column");
 
 static const handler handlers[SESSION_STATE_MAX][BODY_MAX] = {
     [SESSION_GREETING] =
@@ -316,6 +349,10 @@ static const handler handlers[SESSION_STATE_MAX][BODY_MAX] = {
             [GMB__CLIENT_MESSAGE__BODY_ARENA_RETURN] = on_arena_return,
             [GMB__CLIENT_MESSAGE__BODY_ARENA_MAPPED] = on_arena_mapped,
             [GMB__CLIENT_MESSAGE__BODY_PAGE_WANT] = on_page_want,
+            [GMB__CLIENT_MESSAGE__BODY_PRESSURE_SUBSCRIBE] = on_pressure_subscribe,
+            [GMB__CLIENT_MESSAGE__BODY_PRESSURE_WATCH] = on_pressure_watch,
+            [GMB__CLIENT_MESSAGE__BODY_PRESSURE_UNWATCH] = on_pressure_unwatch,
+            [GMB__CLIENT_MESSAGE__BODY_ADVICE_ACK] = on_advice_ack,
         },
     [SESSION_DOOMED] = {NULL},
 };

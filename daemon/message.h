@@ -17,3 +17,5 @@ void message_refuse_plainly(
     struct session *session, uint64_t id, enum gmb_status status, const char *text);
 /* Sends any message without fds; dooms the session when the peer doesn't read. */
 void message_send(struct session *session, Gmb__BrokerMessage *message);
+/* The same with fds, which move here. */
+void message_send_fds(struct session *session, Gmb__BrokerMessage *message, struct fdset *fds);

@@ -7,7 +7,7 @@
 
 #include "daemon/text.h"
 
-static void report_begin(struct report *report, Gmb__ControlReply__BodyCase body)
+void report_begin(struct report *report, Gmb__ControlReply__BodyCase body)
 {
     gmb__control_reply__init(&report->message);
     report->message.body_case = body;
@@ -19,7 +19,7 @@ static char *borrow(const char *text)
     return (char *) (uintptr_t) text;
 }
 
-static ProtobufCBinaryData uuid_of(const struct broker *broker, uint32_t device)
+ProtobufCBinaryData report_uuid(const struct broker *broker, uint32_t device)
 {
     return (ProtobufCBinaryData){
         .data = (uint8_t *) (uintptr_t) broker->devices[device].uuid.bytes,
@@ -53,7 +53,7 @@ void report_status(const struct broker *broker, struct report *report)
 
         (void) core_device_get(broker->core, i, &view);
         gmb__device_status__init(device);
-        device->uuid = uuid_of(broker, i);
+        device->uuid = report_uuid(broker, i);
         device->name = borrow(broker->gpu->devices[i]->name);
         device->total_bytes = view.total;
         device->reserve_bytes = view.reserve;
@@ -88,7 +88,7 @@ static void tenant_devices_fill(
 
         (void) core_tenant_device_get(broker->core, tenant, i, &view);
         gmb__tenant_device__init(device);
-        device->uuid = uuid_of(broker, i);
+        device->uuid = report_uuid(broker, i);
         device->memory_min = view.limits.min;
         device->memory_low = view.limits.low;
         device->memory_high = view.limits.high;
@@ -219,7 +219,7 @@ void report_leases(const struct broker *broker, uint64_t after, struct report *r
         status->id = view.id;
         status->client = view.client;
         status->tenant = report->list.leases.tenants[count];
-        status->device = uuid_of(broker, view.device);
+        status->device = report_uuid(broker, view.device);
         status->chunks = view.chunks;
         status->chunk_bytes = view.chunk_bytes;
         status->bytes = view.chunk_bytes * view.chunks;

@@ -16,6 +16,7 @@
 #include "daemon/broker.h"
 #include "daemon/grant.h"
 #include "daemon/message.h"
+#include "daemon/pressure_message.h"
 #include "daemon/request.h"
 
 /* No more requests are read from a peer that has so many answers to read. */
@@ -76,8 +77,10 @@ static void retry_set(struct session *session)
 static void session_watch(struct session *session)
 {
     bool read = conn_queued(session->conn) < QUEUE_FULL;
+    bool sends =
+        !list_empty(&session->grants) || session->listener.devices != 0 || session->listener.advice;
     bool write = conn_wants_write(session->conn) ||
-                 (!list_empty(&session->grants) && !session->retry && !conn_starved(session->conn));
+                 (sends && !session->retry && !conn_starved(session->conn));
 
     if (session->state == SESSION_DOOMED)
         return;
@@ -104,6 +107,31 @@ static void session_pump(struct session *session)
         session_doom(session, NULL);
     else if (r < 0 && r != -EAGAIN)
         session_doom(session, reason);
+    pressure_resume(session);
+}
+
+void session_tell(struct session *session, unsigned *left)
+{
+    int r = 0;
+
+    while (r == 0 && session->state == SESSION_ACTIVE && !session->blocked && !session->retry &&
+           conn_queued(session->conn) == 0) {
+        if (*left == 0) {
+            pressure_resume(session);
+            break;
+        }
+        r = pressure_event_send(session);
+        *left -= r == 0;
+    }
+    if (r == -ENODATA)
+        return;
+    if (r == -EAGAIN)
+        session->blocked = true;
+    else if (r == -ENOBUFS || r == -ETOOMANYREFS)
+        session->retry = true;
+    else if (r < 0)
+        session_doom(session, r == -EPIPE || r == -ECONNRESET ? NULL : strerror(-r));
+    session_watch(session);
 }
 
 /* ------------------------------------------------------------------ events */
@@ -209,6 +237,8 @@ int session_new_consume(
     owned_identity = IDENTITY_NONE;
     list_init(&session->doomed_link);
     list_init(&session->grants);
+    list_init(&session->listener.link);
+    list_init(&session->listener.pending_link);
     list_init(&session->link);
     list_append(&broker->sessions, &session->link);
     broker->session_count++;
@@ -231,6 +261,7 @@ struct session *session_free(struct session *session)
     if (session == NULL)
         return NULL;
     greeting_end(session);
+    pressure_leave(session);
     session->broker->session_count--;
     list_remove(&session->link);
     list_remove(&session->doomed_link);

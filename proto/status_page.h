@@ -21,6 +21,8 @@
  */
 #pragma once
 
+#include <assert.h>
+
 #include "base/limits.h"
 #include "base/macro.h"
 

@@ -37,3 +37,7 @@ uint64_t account_idle(const struct account *account);
 /* Bytes on their way to being free. */
 uint64_t account_returning(const struct account *account);
 uint64_t account_unused_min(const struct account *account);
+/* What of its CACHED bytes anybody may be given: the part above its MemoryMin. */
+uint64_t account_spare(const struct account *account);
+/* Its figures are looked at again at the end of the step. */
+void account_touch(struct account *account);

@@ -6,7 +6,9 @@
 
 #include "daemon/core/answer.h"
 #include "daemon/core/lease.h"
+#include "daemon/core/pressure.h"
 #include "daemon/core/request.h"
+#include "daemon/core/stalled.h"
 #include "daemon/core/states.h"
 #include "daemon/core/tenant.h"
 
@@ -52,6 +54,13 @@ static bool client_allowed(
     return false;
 }
 
+void client_slots_init(struct core *core)
+{
+    slots_done(&core->clients);
+    slots_init(&core->clients,
+        sizeof(struct client) + core->device_count * sizeof(struct client_device), LIMIT_CLIENTS);
+}
+
 void client_add_event(struct core *core, const struct core_event *event)
 {
     struct tenant *tenant = tenant_find(core, event->client_add.tenant);
@@ -71,7 +80,8 @@ void client_add_event(struct core *core, const struct core_event *event)
     list_init(&client->leases);
     list_init(&client->requests);
     client_set_state(client, CLIENT_ACTIVE);
-    tenant->clients++;
+    if (tenant->clients++ == 0)
+        pressure_clients_changed(core, tenant);
     action = answer_add(core, CORE_ACTION_CLIENT_ADDED);
     action->client = slot_id(&client->slot);
     action->cookie = event->cookie;
@@ -86,7 +96,8 @@ static void client_drop_requests(struct core *core, struct client *client)
 static void client_end(struct core *core, struct client *client)
 {
     answer_add(core, CORE_ACTION_CLIENT_GONE)->client = slot_id(&client->slot);
-    client->tenant->clients--;
+    if (--client->tenant->clients == 0)
+        pressure_clients_changed(core, client->tenant);
     if (client->state != CLIENT_DEAD)
         client_set_state(client, CLIENT_DEAD);
     slots_give(&core->clients, client);
@@ -96,6 +107,7 @@ void client_detach_event(struct core *core, struct client *client)
 {
     if (client->state != CLIENT_ACTIVE)
         return;
+    stalled_leave(core, client);
     client_set_state(client, CLIENT_DETACHED);
     client_drop_requests(core, client);
     if (list_empty(&client->leases))
@@ -104,6 +116,7 @@ void client_detach_event(struct core *core, struct client *client)
 
 void client_dead_event(struct core *core, struct client *client)
 {
+    stalled_leave(core, client);
     client_set_state(client, CLIENT_DEAD);
     client_drop_requests(core, client);
     list_for_each_safe(lease, &client->leases, struct lease, link) lease_end(core, lease);

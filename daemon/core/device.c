@@ -4,6 +4,7 @@
 
 #include "daemon/core/account.h"
 #include "daemon/core/answer.h"
+#include "daemon/core/client.h"
 #include "daemon/core/queue.h"
 #include "daemon/core/reclaim.h"
 #include "daemon/core/supply.h"
@@ -30,6 +31,7 @@ static struct device *device_new(struct core *core, const struct core_event *eve
     list_init(&device->suspect_accounts);
     list_init(&device->over_accounts);
     list_init(&device->supply);
+    list_init(&device->touched);
     list_init(&device->verify.chunks);
     return device;
 }
@@ -65,6 +67,7 @@ void device_add_event(struct core *core, const struct core_event *event)
         return;
     }
     core->devices[core->device_count++] = device;
+    client_slots_init(core);
     answer_add(core, CORE_ACTION_DEVICE_ADDED)->device.device = device->index;
     core->actions->items[core->actions->count - 1].cookie = event->cookie;
 }

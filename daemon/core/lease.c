@@ -10,6 +10,7 @@
 #include "daemon/core/account.h"
 #include "daemon/core/answer.h"
 #include "daemon/core/chunk.h"
+#include "daemon/core/stalled.h"
 #include "daemon/core/states.h"
 
 struct lease *lease_new_pending(
@@ -27,6 +28,7 @@ struct lease *lease_new_pending(
     list_init(&lease->link);
     lease_set_state(lease, LEASE_PENDING);
     client->tenant->leases_pending++;
+    stalled_lease(core, lease->account, client, 1);
     return lease;
 }
 
@@ -46,6 +48,7 @@ static void lease_activate(struct core *core, struct lease *lease)
 static void lease_free(struct core *core, struct lease *lease)
 {
     lease_set_state(lease, LEASE_ENDED);
+    stalled_lease(core, lease->account, lease->client, -1);
     free(lease->chunks);
     lease->chunks = NULL;
     slots_give(&core->leases, lease);

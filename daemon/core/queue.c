@@ -10,6 +10,7 @@
 #include "daemon/core/admit.h"
 #include "daemon/core/answer.h"
 #include "daemon/core/request.h"
+#include "daemon/core/stalled.h"
 #include "daemon/core/states.h"
 #include "policies/fairness.h"
 
@@ -30,6 +31,7 @@ static void queue_insert(struct core *core, struct request *request, struct list
     if (!list_linked(&account->waiting_link))
         list_append(&account->device->waiting_accounts, &account->waiting_link);
     queue_count(core, account, 1);
+    stalled_request(core, account, request->client, 1);
     if (where == &account->waiting)
         account->device->drain = true; /* behind others of its tenant it changes nothing */
 }
@@ -93,6 +95,7 @@ void queue_remove(struct core *core, struct request *request)
     if (list_empty(&account->waiting))
         list_remove(&account->waiting_link);
     queue_count(core, account, -1);
+    stalled_request(core, account, request->client, -1);
 }
 
 /* One that stood behind others of its tenant was held back by what held back the first. */
@@ -109,6 +112,7 @@ static void queue_expire(struct core *core, struct request *request)
         next->limit = request->limit;
     }
     account->device->drain = true;
+    stalled_waited(core, request);
     request_refuse(core, request, request->immediate ? GMB_STATUS_EXHAUSTED : GMB_STATUS_TIMED_OUT);
 }
 
@@ -168,12 +172,13 @@ static void queue_refuse_all(struct core *core, struct device *device)
 void queue_drain(struct core *core, struct device *device)
 {
     struct fairness_claim *claims = core->claims;
-    uint64_t reserved = 0;
+    uint64_t reserved = 0, before;
     size_t count = 0;
 
     if (!device->drain)
         return;
     device->drain = false;
+    device->reserved = device->reserved_priority = 0;
     if (device->draining) {
         queue_refuse_all(core, device);
         return;
@@ -191,10 +196,14 @@ void queue_drain(struct core *core, struct device *device)
         }
         account = fairness_take(claims, &count).owner;
         first = list_first(&account->waiting, struct request, queue_link);
+        before = reserved;
         if (admit_decide(core, first, &reserved) && !list_empty(&account->waiting)) {
             struct fairness_claim next = claim_make(account);
 
             fairness_put(claims, &count, &next);
         }
+        if (reserved > before)
+            device->reserved_priority = MAX(device->reserved_priority, account->tenant->priority);
+        device->reserved = reserved;
     }
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "daemon/core/account.h"
+#include "daemon/core/pressure.h"
 
 struct tenant *tenant_find(const struct core *core, const char *name)
 {
@@ -32,6 +33,8 @@ struct tenant *tenant_new(struct core *core, const char *name)
     while (core->tenants[index])
         index++;
     assert(index < LIMIT_TENANTS);
+    if (pressure_reserve(core) < 0)
+        return NULL;
     tenant = calloc(1, sizeof(*tenant) + core->device_count * sizeof(struct account));
     if (!tenant)
         return NULL;
@@ -49,6 +52,7 @@ struct tenant *tenant_new(struct core *core, const char *name)
 void tenant_free(struct core *core, struct tenant *tenant)
 {
     assert(tenant->clients == 0 && tenant->leases == 0 && tenant->leases_pending == 0);
+    pressure_forget(core, tenant);
     for (uint32_t i = 0; i < tenant->account_count; i++)
         account_done(&tenant->accounts[i]);
     core->tenants[tenant->index] = NULL;

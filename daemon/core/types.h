@@ -11,6 +11,8 @@
  */
 #pragma once
 
+#include <assert.h>
+
 #include "base/clock.h"
 #include "base/heap.h"
 #include "base/list.h"
@@ -99,6 +101,15 @@ struct account {
     struct list supply_link; /* device.supply */
     uint32_t issued;         /* CREATING chunks that the shell was asked for */
     uint32_t waiting_count;
+
+    uint32_t active_clients, stalled_clients; /* connected ones: see stalled.h */
+    struct stall stall;
+    struct pressure_state pressure;
+    uint8_t shown_device_level; /* as the shell was told last … */
+    uint64_t shown_ns;          /* … which was then */
+    uint64_t wait_mean_ns;
+    struct heap_node due;     /* core.pressures: when to look again though nothing happened */
+    struct list touched_link; /* device.touched: something changed within this step */
 };
 
 struct pool {
@@ -135,6 +146,22 @@ struct verify {
     uint64_t look_ns;    /* when that is; CLOCK_NEVER while one is with the shell */
 };
 
+/* What a device has for everybody: when it changes, every tenant's headroom there does. */
+struct common {
+    uint64_t ready, unused_min, reserved;
+    uint32_t reserved_priority;
+    uint32_t level;
+    bool draining;
+};
+
+/* All tenants' figures on one device are looked at anew, some in each step. */
+struct sweep {
+    struct common seen; /* as it was when the last sweep began */
+    uint64_t began_ns;
+    uint32_t next; /* tenant's index, while one runs */
+    bool running, wanted;
+};
+
 struct device {
     uint32_t index;
     uint64_t total, reserve, granularity, capacity;
@@ -143,6 +170,7 @@ struct device {
     uint64_t owned;      /* … and of these */
     uint64_t min_sum;    /* MemoryMin of all tenants */
     uint64_t unused_min; /* max(0, MemoryMin - used) of all tenants */
+    uint64_t spare;      /* CACHED bytes of all tenants, as far as these stay above MemoryMin */
     uint64_t others;     /* what was last seen in use that is neither ours nor suspect */
     struct account nobody;
 
@@ -161,6 +189,12 @@ struct device {
     uint64_t age_ns;          /* no suspect is due to be called orphaned before */
     bool draining;            /* an operator empties it: nothing new is granted */
     bool drain;               /* something changed that may let a request through */
+
+    uint64_t reserved;          /* by requests that the last drain left waiting … */
+    uint32_t reserved_priority; /* … of tenants of at most this Priority */
+    struct pressure_state pressure;
+    struct list touched;
+    struct sweep sweep;
 };
 
 struct tenant {
@@ -172,9 +206,23 @@ struct tenant {
     bool dropped; /* was configured; kept until its last byte is back */
     uint32_t clients, leases, leases_pending, waiting;
     uint32_t arenas, arena_chunks; /* of the leases, and their indices */
+    struct ladder ladder;
+    struct ladder_state rung;
+    struct ladder_rung asked; /* steps of the last advice */
+    uint64_t advice, advice_ns, advice_used;
+    struct heap_node ladder_due; /* core.ladders */
     uint32_t account_count;
     struct account accounts[]; /* by device index */
 };
+
+/* What a client has and waits for on one device. */
+struct client_device {
+    uint32_t leases;  /* and those that it asks for */
+    uint16_t waiting; /* QUEUED requests */
+    bool restoring;   /* wanted pages are not there yet */
+    bool stalled;     /* one of both */
+};
+static_assert(LIMIT_REQUESTS_PER_CLIENT <= UINT16_MAX, "a client's requests can be counted");
 
 struct client {
     struct slot slot;
@@ -184,6 +232,7 @@ struct client {
     struct list requests; /* struct request.client_link */
     uint32_t lease_count, request_count;
     uint64_t leased_bytes;
+    struct client_device devices[]; /* by device index */
 };
 
 struct lease {
@@ -240,6 +289,7 @@ struct core {
     struct slots clients, leases, requests, chunks;
     struct list pools[POOL_BUCKETS];
     struct heap deadlines, wakes;
+    struct heap pressures, ladders; /* struct account.due, struct tenant.ladder_due */
     uint64_t revision, arrivals;
     uint64_t granted, refused, timed_out;
     uint32_t active_leases, waiting;

@@ -237,6 +237,8 @@ static void watch_action(struct model *model, const struct core_action *action)
         mix(model, action->reclaim.bytes);
         watch_reclaim(model, action);
         break;
+    case CORE_ACTION_PRESSURE:
+    case CORE_ACTION_ADVICE:
     case CORE_ACTION_DEVICE_ADDED:
     case CORE_ACTION_CONFIGURED:
     case CORE_ACTION_CLIENT_ADDED:
