@@ -84,11 +84,13 @@ struct arena {
     uint64_t slot_bytes;
     struct tier_space *space; /* NULL: this device has no tier */
     struct arena_chunk **chunks;
-    uint32_t top;  /* no index from here on has a record */
-    uint32_t jobs; /* of the mover, unanswered */
+    uint32_t top;      /* no index from here on has a record */
+    uint32_t jobs;     /* of the mover, unanswered … */
+    uint32_t restores; /* … and a count for each chunk that one of them writes to */
     uint32_t fill_count;
     uint64_t fill_after_ns; /* a fill was refused: not before */
     bool dropped;           /* the lease is gone; kept until its last job is */
+    bool waits;             /* the worker waits for pages of it to be restored */
     bool nonsense;          /* its table was found to make none; said once */
 };
 

@@ -16,13 +16,15 @@
 #include "base/size.h"
 #include "daemon/arena.h"
 #include "daemon/arena_message.h"
+#include "daemon/pressure.h"
 #include "daemon/restore.h"
 #include "proto/frame.h"
 
 /* Completions taken before the loop looks at anything else. */
 #define DONE_BURST 256
-/* 2 fds for each connection without Hello, and as many for all else. */
-#define FDS_OTHERS (4u * LIMIT_UNGREETED)
+/* 2 fds for each connection without Hello, and as many for all else; a page for each tenant, and
+ * the watches. */
+#define FDS_OTHERS (4u * LIMIT_UNGREETED + LIMIT_TENANTS + LIMIT_WATCHES)
 
 /* ------------------------------------------------------------------ actions */
 
@@ -169,6 +171,7 @@ static void sessions_end(struct broker *broker)
 void broker_settle(struct broker *broker)
 {
     sessions_end(broker);
+    restore_waits_tell(broker);
     pressure_pump(broker->pressure);
     sessions_end(broker);
     timer_set(broker);
@@ -348,7 +351,7 @@ static void fds_share(struct broker *broker, struct core_options *options)
     others = MIN(FDS_OTHERS, fds / 2);
     fds = (fds - others) / 2;
     options->clients_max = (uint32_t) MIN(fds, (rlim_t) LIMIT_CLIENTS);
-    broker->ungreeted_max = (size_t) others / 4;
+    broker->ungreeted_max = (size_t) MIN(others / 4, (rlim_t) LIMIT_UNGREETED);
 }
 
 static int broker_start(struct broker *broker, char error[CONFIG_ERROR_BYTES])
@@ -412,6 +415,7 @@ int broker_new(struct event_base *base, const struct clock *clock, struct gpu *g
     list_init(&broker->sessions);
     list_init(&broker->greeting);
     list_init(&broker->doomed);
+    list_init(&broker->noted);
     r = broker_start(broker, error);
     if (r < 0) {
         broker->config = NULL;
@@ -460,11 +464,15 @@ struct broker *broker_free(struct broker *broker)
 
 static bool reserve_changed(const struct config *a, const struct config *b)
 {
+    struct core_options before = a->options, after = b->options;
+
     for (size_t i = 0; i < a->device_count; i++) {
         if (a->devices[i].reserve_bytes != b->devices[i].reserve_bytes)
             return true;
     }
-    return memcmp(&a->options, &b->options, sizeof(a->options)) != 0 ||
+    /* These take effect with the reload. */
+    before.pressure = after.pressure = core_options_default.pressure;
+    return memcmp(&before, &after, sizeof(before)) != 0 ||
            strcmp(a->client_socket, b->client_socket) != 0 ||
            strcmp(a->control_socket, b->control_socket) != 0;
 }

@@ -48,6 +48,7 @@ struct broker {
     void *clients;        /* tsearch(3) tree of struct client, by id */
     struct list sessions; /* struct session.link */
     struct list greeting; /* struct session.greeting_link, oldest first */
+    struct list noted;    /* struct client.noted_link */
     struct list doomed;   /* struct session.doomed_link: to be ended when the step is over */
     struct complaints complaints;
     size_t session_count, ungreeted_count, ungreeted_max;

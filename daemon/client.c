@@ -48,6 +48,7 @@ int client_new_take(struct broker *broker, core_id id, const char *tenant, const
     client->id = id;
     client->identity = IDENTITY_NONE;
     list_init(&client->arenas);
+    list_init(&client->noted_link);
     (void) snprintf(client->tenant, sizeof(client->tenant), "%s", tenant);
     (void) snprintf(client->program, sizeof(client->program), "%s", program);
     client->death =
@@ -70,6 +71,7 @@ struct client *client_free(struct client *client)
     if (client_find(client->broker, client->id) == client)
         (void) tdelete(client, &client->broker->clients, id_compare);
     list_for_each_safe(arena, &client->arenas, struct arena, client_link) arena_drop(arena);
+    list_remove(&client->noted_link);
     if (client->death != NULL)
         event_free(client->death);
     tdestroy(client->labels, free);

@@ -28,8 +28,10 @@ struct client {
     struct event *death; /* readable pidfd */
     struct list arenas;  /* struct arena.client_link */
     uint32_t arena_count, arena_chunks;
-    uint32_t tenant_index; /* the core's */
-    void *labels;          /* tsearch(3) tree of struct label */
+    uint32_t tenant_index;  /* the core's */
+    struct list noted_link; /* broker.noted: whether it waits for pages may have changed */
+    uint64_t restoring;     /* devices on which the core knows it to wait for pages, a bit each */
+    void *labels;           /* tsearch(3) tree of struct label */
     char tenant[LIMIT_NAME_BYTES + 1];
     char program[LIMIT_NAME_BYTES + 1];
 };

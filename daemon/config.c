@@ -190,6 +190,17 @@ static void guarantees_check(struct config_parser *parser, uint32_t device)
     }
 }
 
+/* What the core would refuse as well. */
+static void levels_check(struct config_parser *parser)
+{
+    if (!pressure_thresholds_sane(&parser->config->options.pressure.levels))
+        config_fail(parser, -EINVAL, parser->levels.file != NULL ? parser->levels.file : "built in",
+            parser->levels.line,
+            "with this PressureLow= < PressureMedium= < PressureCritical= and PressureHysteresis= "
+            "< "
+            "PressureLow= don't hold, or StallLow= < StallMedium= < StallCritical= don't");
+}
+
 /* Nobody is configured: the daemon's own user may use it, and nobody else. */
 static int tenant_built_in(struct config *config)
 {
@@ -212,6 +223,8 @@ static int parser_finish(struct config_parser *parser, struct config **ret)
         reserve_resolve(parser);
     if (parser->result == 0)
         tier_resolve(parser);
+    if (parser->result == 0)
+        levels_check(parser);
     if (parser->result == 0 && config->tenant_count == 0)
         parser->result = tenant_built_in(config);
     if (parser->result == 0) {

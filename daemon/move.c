@@ -111,8 +111,10 @@ static void chunks_count(
         struct arena_chunk *chunk = arena->chunks[indices[i]];
 
         chunk->jobs += (uint32_t) by;
-        if (kind == MOVER_RESTORE)
+        if (kind == MOVER_RESTORE) {
             chunk->restores += (uint32_t) by;
+            chunk->arena->restores += (uint32_t) by;
+        }
     }
     arena->jobs += (uint32_t) by;
 }

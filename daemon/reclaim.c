@@ -12,6 +12,7 @@
 #include "daemon/arena.h"
 #include "daemon/broker.h"
 #include "daemon/evict.h"
+#include "daemon/pressure.h"
 
 /* Steps of one plan: what is beyond is asked for again. */
 #define STEPS_MAX 4096
@@ -93,6 +94,15 @@ struct arena_chunk *reclaim_chunk_of(struct hosting *hosting, uint32_t row)
 
 /* ------------------------------------------------------------------ a plan */
 
+static bool advice_ignores(
+    const struct hosting *hosting, uint32_t tenant, uint64_t *ret_age_ns, uint64_t *ret_id)
+{
+    const struct broker *broker = hosting->broker;
+
+    return advice_ignored(broker->pressure, tenant, clock_now(broker->clock),
+        broker->config->advice_grace_ns, ret_age_ns, ret_id);
+}
+
 static void tenant_read(struct hosting *hosting, uint32_t tenant, uint64_t tier_left)
 {
     struct reclaim_tenant *row = &hosting->reclaim.tenants[tenant];
@@ -113,6 +123,7 @@ static void tenant_read(struct hosting *hosting, uint32_t tenant, uint64_t tier_
         .host_left = MIN(sub_saturate(account->max_bytes, account->charged_bytes), tier_left),
         .priority = view.priority,
         .weight = view.weight,
+        .ignores_advice = advice_ignores(hosting, tenant, NULL, NULL),
     };
 }
 
@@ -156,14 +167,19 @@ static void step_log(struct hosting *hosting, const struct reclaim_step *step)
 {
     const struct survey *survey = &hosting->reclaim.survey;
     const struct reclaim_chunk *row = &survey->chunks[step->chunk];
-    char name[128];
+    char name[128], asked[96] = "";
+    uint64_t age_ns, advice;
 
+    if (advice_ignores(hosting, row->tenant, &age_ns, &advice))
+        (void) snprintf(asked, sizeof(asked),
+            "; it was asked to degrade %.1f s ago (advice %llu) and nobody answered",
+            (double) age_ns / (double) NSEC_PER_SEC, (unsigned long long) advice);
     tenant_name(hosting, row->tenant, name);
     log_info("  chunk %u of arena %llu of %s: %s, score %.0f, %u resident, %u recomputable, "
-             "%u to drop, idle %.1f s",
+             "%u to drop, idle %.1f s%s",
         survey->rows[step->chunk].index, (unsigned long long) survey->rows[step->chunk].lease, name,
         reclaim_reason_name(step->reason), step->score, row->resident, row->recomputable,
-        step->drop_pages, (double) row->idle_ns / (double) NSEC_PER_SEC);
+        step->drop_pages, (double) row->idle_ns / (double) NSEC_PER_SEC, asked);
 }
 
 static void plan_log(struct hosting *hosting, const struct reclaim_request *request, size_t count,

@@ -37,6 +37,52 @@ static struct hosting *hosting_of(const struct arena *arena)
     return arena->broker->hosting[arena->device];
 }
 
+/* ------------------------------------------------------------------ who waits */
+
+/* The core is told when the step that runs is over. */
+static void waits_note(struct arena *arena)
+{
+    bool waits = !list_empty(&arena->wanted) || arena->restores > 0;
+    struct client *client;
+
+    if (waits == arena->waits)
+        return;
+    arena->waits = waits;
+    client = client_find(arena->broker, arena->client);
+    if (client != NULL && !list_linked(&client->noted_link))
+        list_append(&arena->broker->noted, &client->noted_link);
+}
+
+static void client_waits_tell(struct broker *broker, struct client *client)
+{
+    uint64_t waiting = 0, changed;
+
+    list_for_each(arena, &client->arenas, struct arena, client_link) waiting |=
+        (uint64_t) arena->waits << arena->device;
+    for (changed = waiting ^ client->restoring; changed != 0; changed &= changed - 1) {
+        uint32_t device = (uint32_t) __builtin_ctzll(changed);
+        struct core_event event = {
+            .type = CORE_EVENT_RESTORE_WAIT,
+            .restore_wait.device = device,
+            .restore_wait.waits = (waiting >> device & 1) != 0,
+            .client = client->id,
+        };
+
+        broker_step(broker, &event);
+    }
+    client->restoring = waiting;
+}
+
+void restore_waits_tell(struct broker *broker)
+{
+    struct client *client;
+
+    while ((client = list_first(&broker->noted, struct client, noted_link)) != NULL) {
+        list_remove(&client->noted_link);
+        client_waits_tell(broker, client);
+    }
+}
+
 /* ------------------------------------------------------------------ wishes */
 
 static void page_want(struct arena *arena, struct arena_chunk *chunk, uint32_t page)
@@ -71,6 +117,7 @@ void restore_want(struct arena *arena, const uint32_t *pages, size_t count)
     }
     /* Some may be there by now, or lost: it is to look. */
     arena_notify(arena);
+    waits_note(arena);
     if (list_empty(&arena->wanted))
         return;
     if (!list_linked(&arena->wanted_link))
@@ -219,6 +266,7 @@ void restore_cancel(struct arena *arena)
     list_for_each_safe(fill, &arena->fills, struct fill, link) fill_remove(arena, fill);
     list_for_each_safe(chunk, &arena->wanted, struct arena_chunk, wanted) chunk_unwant(chunk);
     list_remove(&arena->wanted_link);
+    waits_note(arena);
 }
 
 /* ------------------------------------------------------------------ bytes */
@@ -316,6 +364,7 @@ static void arena_turn(struct hosting *hosting, struct arena *arena, uint64_t no
         hosting_at(hosting, arena->fill_after_ns);
     if (list_empty(&arena->wanted))
         list_remove(&arena->wanted_link);
+    waits_note(arena);
 }
 
 void restore_turn(struct hosting *hosting)
@@ -369,6 +418,7 @@ void restore_chunk_done(struct arena_chunk *chunk)
 {
     struct arena *arena = chunk->arena;
 
+    waits_note(arena);
     if (chunk->restores > 0 || !chunk->opening)
         return;
     chunk->opening = false;

@@ -18,5 +18,8 @@ void restore_withdraw(struct arena *arena);
 /* Forgets what is wanted, and the fills; asks the core nothing. */
 void restore_cancel(struct arena *arena);
 
+/* Tells the core which clients wait for pages, where that has changed. Steps it. */
+void restore_waits_tell(struct broker *broker);
+
 void restore_page_done(struct arena_chunk *chunk, uint32_t page, int error, bool damaged);
 void restore_chunk_done(struct arena_chunk *chunk);

@@ -81,7 +81,7 @@ static void help(void)
         "  --version, --help\n"
         "\n"
         "Keys: MemoryMin MemoryLow MemoryHigh MemoryMax Priority Weight ClientsMax LeasesMax\n"
-        "HostMax QuantizedTier\n"
+        "HostMax QuantizedTier DegradeLow DegradeMedium DegradeCritical\n"
         "Exit status: 0 done, 1 refused, 2 usage, 3 broker not reachable, 4 the revision is\n"
         "another one. gmbctl(1) has examples.\n",
         stdout);
