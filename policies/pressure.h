@@ -60,11 +60,12 @@ uint64_t pressure_due(
 
 /* One tenant on one device. */
 struct pressure_view {
-    uint64_t used;   /* charged to it, what it gave back and is kept for it included */
+    uint64_t used;   /* charged to it, what it gave back and is kept for it included, what is on
+                        its way to the device not */
     uint64_t cached; /* that part of it */
     uint64_t min, max;
-    uint64_t ready;             /* of the device: what nobody owns, and what the broker alone has to
-                                   let go of, `cached` not counted */
+    uint64_t ready;             /* of the device: what nobody owns, what comes back to it, and what
+                                   the broker alone has to let go of, `cached` not counted */
     uint64_t others_unused_min; /* sum of max(0, MemoryMin - used) of the other tenants */
     uint64_t reserved;          /* asked for by waiting requests that go before its own */
 };

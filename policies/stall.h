@@ -8,7 +8,8 @@
  * state or wants to read it: between two changes the state is constant, so that every period in
  * between can be closed afterwards with its exact sample. Only while a line is on must somebody
  * look once a period: a gap of several periods then is a clock that jumped or a broker that was
- * stopped. Its time counts for the total, and as one period for the averages, as in the kernel.
+ * stopped. Its time counts for the total, and for the averages as one period beyond the one that
+ * runs.
  *
  * Pure: time is an argument, in ns, and time that goes back is no time.
  */

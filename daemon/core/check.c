@@ -122,7 +122,7 @@ static const char *check_pressure(
             account->tenant->name, account->active_clients, account->stalled_clients, sums->active,
             sums->stalled);
     if (account->stall.on[STALL_SOME] != (sums->stalled > 0) ||
-        account->stall.on[STALL_FULL] != (sums->stalled > 0 && sums->stalled == sums->active))
+        account->stall.on[STALL_FULL] != (sums->stalled > 0 && sums->stalled >= sums->active))
         return FIND("account %s: its stall is on or off and should not be", account->tenant->name);
     if (core->more || pressure_pending(account) || account->tenant->clients == 0)
         return NULL;

@@ -34,19 +34,24 @@ static uint64_t reserved_before(const struct account *account)
     return device->reserved;
 }
 
+/* What is on its way back counts as free: a request waits for it, some ms, and asks nobody. Counted
+ * as used, every return of what lay ready would look like growth. */
 static uint64_t device_ready(const struct device *device)
 {
-    return device_free(device) + device->bytes[CHUNK_CLEAN] + device->spare;
+    return device_free(device) + device->bytes[CHUNK_CLEAN] + device->spare +
+           device->bytes[CHUNK_RELEASING] + device->bytes[CHUNK_RELEASED];
 }
 
 struct pressure_view pressure_account_view(const struct account *account)
 {
     const struct device *device = account->device;
 
+    uint64_t used = account->used - account_returning(account);
+
     if (grants_nothing(account))
-        return (struct pressure_view){.used = account->used};
+        return (struct pressure_view){.used = used};
     return (struct pressure_view){
-        .used = account->used,
+        .used = used,
         .cached = account->bytes[CHUNK_CACHED],
         .min = account->limits.min,
         .max = account->limits.max,
@@ -63,14 +68,15 @@ struct pressure_figures pressure_account_figures(const struct account *account)
     return (struct pressure_figures){
         .share = pressure_share(view.used - account->bytes[CHUNK_CACHED], pressure_headroom(&view)),
         .stall = stall_average(&account->stall, STALL_SOME, STALL_AVG10),
-        .above_high = account->used > account->limits.high,
+        .above_high = view.used > account->limits.high,
     };
 }
 
 uint64_t pressure_device_used(const struct device *device)
 {
     return device->capacity - device_free(device) - device->bytes[CHUNK_CLEAN] -
-           device->bytes[CHUNK_CACHED];
+           device->bytes[CHUNK_CACHED] - device->bytes[CHUNK_RELEASING] -
+           device->bytes[CHUNK_RELEASED];
 }
 
 static struct common common_of(const struct device *device)

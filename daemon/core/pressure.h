@@ -26,7 +26,7 @@ void pressure_configure(struct core *core, const struct core_pressure_options *o
 /* What the figures of an account are now. */
 struct pressure_view pressure_account_view(const struct account *account);
 struct pressure_figures pressure_account_figures(const struct account *account);
-/* A device's use: leases, what is on its way back, what others use. */
+/* A device's use: leases, what is missing, what others use; not what lies ready or comes back. */
 uint64_t pressure_device_used(const struct device *device);
 /* Whether the account's level waits for a sweep, or for room in a step. */
 bool pressure_pending(const struct account *account);

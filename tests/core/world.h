@@ -12,6 +12,8 @@
 #define WORLD_JOBS 8192
 #define WORLD_ANSWERS 4096
 #define WORLD_RECLAIMS 64
+#define WORLD_LEVELS 64
+#define WORLD_ADVICES 32
 
 #define KIB (UINT64_C(1) << 10)
 #define MIB (UINT64_C(1) << 20)
@@ -30,6 +32,19 @@ struct world_reclaim {
     uint64_t at_ns, bytes, wanted;
     uint32_t device, tenant;
     bool own;
+};
+
+/* Another level of a tenant or of the device, as the shell was told. */
+struct world_level {
+    uint64_t at_ns;
+    uint32_t device, tenant;
+    enum pressure_level level, device_level;
+};
+
+struct world_advice {
+    uint64_t at_ns;
+    uint32_t tenant;
+    struct core_advice_view view;
 };
 
 struct world {
@@ -51,6 +66,10 @@ struct world {
     size_t answer_count;
     struct world_reclaim reclaims[WORLD_RECLAIMS]; /* the first ones; the shell does nothing */
     size_t reclaim_count;
+    struct world_level levels[WORLD_LEVELS]; /* the first ones */
+    struct world_advice advices[WORLD_ADVICES];
+    size_t level_count, advice_count;
+    size_t figures;                  /* PRESSURE actions in all */
     size_t creates, releases, looks; /* jobs seen */
     struct core_actions actions;     /* of the last step */
 };
@@ -95,6 +114,10 @@ uint64_t world_fill_urgent(struct world *world, core_id client, core_id lease, u
 uint64_t world_return(
     struct world *world, core_id client, core_id lease, uint32_t first, uint32_t count);
 void world_drain(struct world *world, uint32_t device, bool undo);
+void world_restore_wait(struct world *world, core_id client, uint32_t device, bool waits);
+struct core_pressure_view world_pressure(
+    const struct world *world, const char *tenant, uint32_t device);
+struct core_advice_view world_advice(const struct world *world, const char *tenant);
 
 /* The one answer to a request so far; NULL when there is none. Two end the test. */
 const struct core_action *world_answer(const struct world *world, core_id client, uint64_t request);

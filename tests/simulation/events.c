@@ -307,6 +307,8 @@ static void random_config(struct model *model, unsigned tenant, struct core_tena
     config->leases_max = model_chance(model, 4) ? (uint32_t) model_below(model, 40) : UINT32_MAX;
     for (unsigned i = 0; i < MODEL_DEVICES; i++)
         random_limits(model, &config->memory[i]);
+    if (model_chance(model, 2))
+        model_ladder(model, &config->ladder);
     if (model_chance(model, 30))
         config->weight = 0;
 }
@@ -359,7 +361,9 @@ static void event_nonsense(struct model *model)
                                model_below(model, CORE_EVENT_MAX + 2 - CORE_EVENT_CLIENT_DETACH));
     /* Neither a client of ours nor a chunk that the shell has: those events are meant. */
     event.client = (uint64_t) UINT32_MAX << 32 | model_below(model, 100);
-    if (event.type == CORE_EVENT_DEVICE_DRAIN)
+    if (event.type == CORE_EVENT_RESTORE_WAIT)
+        event.restore_wait.waits = true;
+    else if (event.type == CORE_EVENT_DEVICE_DRAIN)
         event.device_drain.device = MODEL_DEVICES + (uint32_t) model_below(model, 1000);
     else if (event.type == CORE_EVENT_MEMORY_OBSERVED)
         event.observed.device = MODEL_DEVICES + (uint32_t) model_below(model, 1000);
@@ -386,7 +390,7 @@ static void event_of_client(struct model *model)
         event_connect(model, client);
         return;
     }
-    kind = model_below(model, 52);
+    kind = model_below(model, 56);
     if (kind < 1)
         event_cancel(model, client);
     else if (kind < 2)
@@ -401,6 +405,8 @@ static void event_of_client(struct model *model)
         model_arena_fill(model, client);
     else if (kind < 37)
         model_arena_return(model, client);
+    else if (kind < 41)
+        model_restore_wait(model, client);
     else
         event_request(model, client);
 }
@@ -414,6 +420,8 @@ void model_event(struct model *model)
     model->now_ns += model_below(model, 300000);
     if (kind < 5)
         model->now_ns += model_below(model, 5 * SEC);
+    if (model_chance(model, 5000))
+        model->now_ns += model_below(model, 24 * 3600 * SEC);
     model_drift(model);
     model_tick(model);
     if (kind < 20)
