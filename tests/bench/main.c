@@ -22,6 +22,7 @@ static int (*const benches[])(struct bench_row *rows, size_t max) = {
     bench_reclaim_latency,
     bench_mover_bandwidth,
     bench_pressure_read,
+    bench_pressure_latency,
     bench_page_alloc_free,
     bench_fragmentation,
 };
