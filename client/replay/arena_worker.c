@@ -21,6 +21,11 @@
 /* Pages of all requests of a worker at once, as address space: a page costs 64 bytes of table. */
 #define PAGES_MAX (UINT64_C(1) << 18)
 
+/* What the library waits by itself before it gives an empty chunk back, in the trace's time; in real
+ * time at least what makes a look after it worthwhile. */
+#define IDLE_NS NSEC_PER_SEC
+#define IDLE_MIN_NS (20 * NSEC_PER_MSEC)
+
 void arena_stop(struct arena_worker *worker)
 {
     (void) pthread_mutex_lock(&worker->lock);
@@ -109,6 +114,7 @@ static int make_arena(struct arena_worker *worker)
         .size = sizeof(params),
         .page_bytes = chunk_bytes / ARENA_PAGES_PER_CHUNK,
         .chunk_bytes = chunk_bytes,
+        .idle_ns = MAX(arena_compress(worker, IDLE_NS), IDLE_MIN_NS),
         .label = "gmb-replay",
     };
 
