@@ -21,8 +21,8 @@
 /* Pages of all requests of a worker at once, as address space: a page costs 64 bytes of table. */
 #define PAGES_MAX (UINT64_C(1) << 18)
 
-/* What the library waits by itself before it gives an empty chunk back, in the trace's time; in real
- * time at least what makes a look after it worthwhile. */
+/* What the library waits by itself before it gives an empty chunk back, in the trace's time; in
+ * real time at least what makes a look after it worthwhile. */
 #define IDLE_NS NSEC_PER_SEC
 #define IDLE_MIN_NS (20 * NSEC_PER_MSEC)
 

@@ -11,7 +11,7 @@
 #include "base/macro.h"
 #include "tests/bench/bench.h"
 
-#define ROWS_MAX 32
+#define ROWS_MAX 48
 
 static int (*const benches[])(struct bench_row *rows, size_t max) = {
     bench_lease_roundtrip,

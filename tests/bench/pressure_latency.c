@@ -24,7 +24,8 @@
 #define PAUSE_NS (110 * NSEC_PER_MSEC)
 
 static const char configuration[] =
-    "[Broker]\nObserveInterval=1h\nPressureDwell=1ms\n[Tenant bench]\nUser=*\n";
+    "[Broker]\nObserveInterval=1h\nPressureDwell=1ms\nPressureHysteresis=0%\n"
+    "[Tenant bench]\nUser=*\n";
 
 static struct {
     _Atomic uint32_t level;
