@@ -447,14 +447,16 @@ int gmb_advice_ack(gmb_session *session, uint64_t advice, enum gmb_degrade actio
 enum gmb_admission {
     GMB_ADMIT_NOW = 0,   /* there is memory for it */
     GMB_ADMIT_WAIT = 1,  /* not now: nothing new is to begin, or memory has to be given first */
-    GMB_ADMIT_REJECT = 2 /* its priority is below what is served now, or it can never fit */
+    GMB_ADMIT_REJECT = 2 /* it needs more memory than the arena has free, and its priority is below
+                            what gets memory now; or it can never fit */
 };
 
 /*
  * Whether a request that needs `pages` pages of the arena should begin, before it takes any: judged
  * by the tenant's page of figures and the arena's own free pages. `priority` is the request's, on
- * the scale of the ladder's reject-below-priority. For WAIT `ret_wait_ns` (may be NULL) is an
- * estimate, else 0. A snapshot, no promise. Any thread; no system call. UNSUPPORTED, FORKED,
+ * the scale of the ladder's reject-below-priority; one below that is turned away unless the pages
+ * are free already, where it would take memory from nobody. For WAIT `ret_wait_ns` (may be NULL) is
+ * an estimate, else 0. A snapshot, no promise. Any thread; no system call. UNSUPPORTED, FORKED,
  * PROTOCOL.
  */
 int gmb_admit(gmb_arena *arena, uint64_t pages, uint32_t priority, uint64_t *ret_wait_ns);

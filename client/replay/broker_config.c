@@ -13,7 +13,8 @@
 /* docs/pressure.md says why these. */
 static const char ladder_default[] = "DegradeLow=drop-prefix-cache 0.5\n"
                                      "DegradeMedium=quantize-kv int8\n"
-                                     "DegradeCritical=reject-below-priority 50\n";
+                                     "DegradeCritical=drop-prefix-cache 1, "
+                                     "reject-below-priority 50\n";
 
 int broker_ladder_read(const char *name, char ret[BROKER_LADDER_BYTES])
 {
