@@ -10,6 +10,7 @@
 #include "client/replay/arena_admit.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "client/replay/arena_obey.h"
@@ -300,6 +301,14 @@ static enum pages_outcome take_prompt(struct arena_request *request, uint64_t un
     return outcome;
 }
 
+/* What refused last; where it was nobody, it waited in vain for its turn. */
+static const char *limit_name(void)
+{
+    const char *limit = gmb_error_limit();
+
+    return strcmp(limit, "none") != 0 ? limit : "turn";
+}
+
 enum pages_outcome arena_admit(struct arena_request *request)
 {
     struct arena_worker *worker = request->worker;
@@ -329,6 +338,6 @@ enum pages_outcome arena_admit(struct arena_request *request)
     if (outcome != PAGES_OK && atomic_load(&worker->stopping))
         return PAGES_FAILED;
     if (outcome == PAGES_SHORT || outcome == PAGES_REFUSED)
-        return arena_end_refused(request, gmb_error_limit());
+        return arena_end_refused(request, limit_name());
     return outcome;
 }
