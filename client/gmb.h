@@ -157,6 +157,16 @@ struct gmb_lease_params {
 int gmb_lease_new(
     gmb_session *session, const struct gmb_lease_params *params, gmb_lease **ret_lease);
 
+/* Takes `n` leases in one request, each on another device: all of them or none. Two processes that
+ * want the same devices in another order don't wait for each other, and while one waits it holds
+ * nothing; what it asks for is kept free for it as for a single request. `params` are n structures
+ * one behind the other, each as long as the first one's `size` says; wait_ns and label of the first
+ * hold for all. ret_leases[i] is the lease of params[i], afterwards one like any other. Blocks and
+ * fails as gmb_lease_new(), with the device that refused named in gmb_error_text(); INVALID too for
+ * n = 0, n > 64 and two parts on one device. After a failure nothing is held or written. */
+int gmb_lease_gang(
+    gmb_session *session, const struct gmb_lease_params *params, size_t n, gmb_lease **ret_leases);
+
 /* Device address of the first byte: a CUdeviceptr. The same for the life of the lease. */
 uint64_t gmb_lease_address(const gmb_lease *lease);
 /* The CUcontext in which it is accessible: its device's primary one, retained by the session. */

@@ -60,6 +60,7 @@ struct arena_chunk {
     uint32_t wants;       /* wanted pages */
     uint32_t drops;       /* pages that may be dropped instead of copied */
     uint32_t beneficiary; /* CLOSING, RECALLED: index of the tenant, UINT32_MAX an operator */
+    uint64_t came_ns;     /* when it was mapped */
     uint64_t due_ns;      /* CLOSING: look again; RECALLED: deadline; MAPPED: not chosen before */
     struct arena_page *pages; /* by page of the chunk; NULL: none has a slot */
 };

@@ -175,6 +175,16 @@ void broker_settle(struct broker *broker)
     pressure_pump(broker->pressure);
     sessions_end(broker);
     timer_set(broker);
+    observers_settled(&broker->observers);
+}
+
+bool broker_progresses(const struct broker *broker, uint64_t patience_ns)
+{
+    uint64_t now = clock_now(broker->clock);
+
+    /* A core that always has more to do is due at once, again and again: it does progress. */
+    return sub_saturate(now, broker->tick_at_ns) < patience_ns ||
+           sub_saturate(now, broker->ticked_ns) < patience_ns;
 }
 
 static void on_tick(evutil_socket_t fd, short what, void *data)
@@ -184,6 +194,7 @@ static void on_tick(evutil_socket_t fd, short what, void *data)
 
     (void) fd;
     (void) what;
+    broker->ticked_ns = clock_now(broker->clock);
     broker->tick_at_ns = CLOCK_NEVER - 1; /* it is set to nothing that core_next_tick() gives */
     broker_step(broker, &event);
     broker_settle(broker);
@@ -409,13 +420,14 @@ int broker_new(struct event_base *base, const struct clock *clock, struct gpu *g
     broker->clock = clock;
     broker->gpu = gpu;
     broker->config = config;
-    broker->start_ns = clock_now(clock);
+    broker->start_ns = broker->ticked_ns = clock_now(clock);
     broker->device_count = config->device_count;
     broker->tick_at_ns = CLOCK_NEVER;
     list_init(&broker->sessions);
     list_init(&broker->greeting);
     list_init(&broker->doomed);
     list_init(&broker->noted);
+    list_init(&broker->observers);
     r = broker_start(broker, error);
     if (r < 0) {
         broker->config = NULL;
@@ -489,7 +501,7 @@ void broker_config_remark(const struct config *config)
     }
 }
 
-int broker_reload(struct broker *broker, char error[CONFIG_ERROR_BYTES])
+static int reload(struct broker *broker, char error[CONFIG_ERROR_BYTES])
 {
     struct config_device devices[LIMIT_DEVICES];
     size_t count = broker_config_devices(broker->gpu, devices);
@@ -510,6 +522,14 @@ int broker_reload(struct broker *broker, char error[CONFIG_ERROR_BYTES])
     (void) config_free(broker->config);
     broker->config = config;
     return 0;
+}
+
+int broker_reload(struct broker *broker, char error[CONFIG_ERROR_BYTES])
+{
+    int r = reload(broker, error);
+
+    memcpy(broker->reload_error, r < 0 ? error : "", r < 0 ? CONFIG_ERROR_BYTES : 1);
+    return r;
 }
 
 bool broker_device_find(

@@ -196,6 +196,13 @@ static void chunk_judge(struct arena_chunk *chunk, const struct round *round)
     switch (arena_table_chunk_vacant(&chunk->arena->table, chunk->index)) {
     case ARENA_VACANT:
         list_remove(&chunk->link);
+        observers_evicted(
+            &chunk->arena->broker->observers, &(struct broker_taking){
+                                                  .device = chunk->arena->device,
+                                                  .tenant = chunk->arena->tenant,
+                                                  .beneficiary = chunk->beneficiary,
+                                                  .bytes = chunk->arena->table.layout.chunk_bytes,
+                                              });
         recall_add(chunk);
         break;
     case ARENA_VACANT_SOON:

@@ -286,6 +286,8 @@ void reclaim_turn(struct hosting *hosting)
     struct reclaim_order *order;
     size_t wishes;
 
+    if (hosting->broker->ending)
+        return; /* what was begun is finished, nothing else */
     if (hosting->draining)
         hosting_at(hosting, hosting->drain_ns);
     if (!reclaim->survey.running) {

@@ -159,6 +159,16 @@ void report_tenants(const struct broker *broker, const char *after, struct repor
     page->tenants = report->list.tenants.pointers;
 }
 
+bool report_tenant(const struct broker *broker, uint32_t tenant, struct report *report)
+{
+    struct core_tenant_view *view = &report->list.tenants.views[0];
+
+    if (!core_tenant_get(broker->core, tenant, view))
+        return false;
+    tenant_fill(broker, tenant, view, report, 0);
+    return true;
+}
+
 static void client_fill(
     const struct core_client_view *view, const struct client *client, Gmb__ClientStatus *status)
 {

@@ -139,6 +139,7 @@ static bool chunk_survey(struct survey *survey, struct arena_chunk *chunk, uint6
     if (!pages_count(chunk, &row))
         return true;
     row.idle_ns = idle_ns(chunk, now);
+    row.here_ns = sub_saturate(now, chunk->came_ns);
     survey->chunks[survey->count] = row;
     survey->rows[survey->count++] =
         (struct survey_row){.lease = chunk->arena->lease, .index = chunk->index};

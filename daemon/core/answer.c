@@ -26,6 +26,20 @@ struct core_action *answer_add(struct core *core, enum core_action_type type)
     return action;
 }
 
+void answer_grant(struct core *core, const struct core_event *event, const struct lease *lease,
+    uint32_t first, uint32_t count)
+{
+    struct core_action *action = answer_add(core, CORE_ACTION_GRANT);
+
+    action->client = event->client;
+    action->request = event->request;
+    action->grant.lease = slot_id(&lease->slot);
+    action->grant.first = first;
+    action->grant.count = count;
+    action->grant.parts = 1;
+    core->granted++;
+}
+
 void answer_done(struct core *core, const struct core_event *event)
 {
     struct core_action *action = answer_add(core, CORE_ACTION_DONE);
@@ -103,6 +117,8 @@ static void refusal_write(
     case GMB_LIMIT_CLIENTS_MAX:
     case GMB_LIMIT_LEASES_MAX:
     case GMB_LIMIT_REQUESTS:
+    case GMB_LIMIT_PERMISSION:
+    case GMB_LIMIT_HOLDERS:
     case GMB_LIMIT_MAX:
         (void) snprintf(
             text, size, "tenant %s: %s requested on device %u", r->tenant, r->requested, r->device);

@@ -5,7 +5,6 @@
 #include "daemon/core/account.h"
 #include "daemon/core/answer.h"
 #include "daemon/core/client.h"
-#include "daemon/core/queue.h"
 #include "daemon/core/reclaim.h"
 #include "daemon/core/supply.h"
 #include "daemon/core/verify.h"
@@ -115,7 +114,7 @@ static void overage_reclaim(struct core *core, struct device *device)
     }
 }
 
-void device_work(struct core *core, struct device *device)
+void device_wake(struct core *core, struct device *device)
 {
     if (device->create_after_ns != 0 && device->create_after_ns <= core->now_ns) {
         device->create_after_ns = 0;
@@ -126,7 +125,10 @@ void device_work(struct core *core, struct device *device)
     if (device->suspects > 0)
         device->age_ns = suspect_age(device, core->now_ns, core->options.orphan_grace_ns);
     overage_reclaim(core, device);
-    queue_drain(core, device);
+}
+
+void device_work(struct core *core, struct device *device)
+{
     supply_work(core, device);
     verify_work(core, device);
     supply_prefetch(core, device);

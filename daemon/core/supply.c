@@ -2,7 +2,8 @@
  * The lease's chunk array is filled at once: ready chunks first, then CREATING ones, which the
  * shell is asked for in a window of each device, so that no tenant floods a step or holds up others
  * in the shell's queue, however many requests it has. Tenants take turns, one chunk each, and
- * within a tenant its requests do. The request is granted when the last one is there.
+ * within a tenant its requests do. The request is granted when the last one is there, a gang when
+ * the last one of all its parts is.
  */
 #include "daemon/core/supply.h"
 
@@ -11,6 +12,7 @@
 #include "daemon/core/account.h"
 #include "daemon/core/answer.h"
 #include "daemon/core/chunk.h"
+#include "daemon/core/gang.h"
 #include "daemon/core/queue.h"
 #include "daemon/core/request.h"
 #include "daemon/core/stalled.h"
@@ -20,7 +22,7 @@
 #define WINDOW_CHUNKS 64
 /* In all: who asks and cancels has none there, however often it does. */
 #define WINDOW_MOST 128
-/* Prefetched chunks with the shell at once. */
+/* Chunks for nobody yet that are with the shell at once: releases stand in the same queue. */
 #define PREFETCH_CHUNKS 8
 
 struct supply_plan supply_plan_make(struct core *core, const struct request *request)
@@ -135,14 +137,14 @@ int supply_start(struct core *core, struct request *request, const struct supply
     stalled_waited(core, request);
     queue_remove(core, request);
     request_set_state(request, REQUEST_CREATING);
-    if (request->missing == 0)
-        request_grant(core, request);
-    else
+    if (request->missing > 0)
         supply_join(lease->account, request);
+    else if (gang_supplied(request))
+        request_grant(core, request);
     return 0;
 }
 
-void supply_undo(struct core *core, struct request *request)
+static void part_undo(struct core *core, struct request *request)
 {
     struct lease *lease = request->lease;
     struct account *nobody = &lease->account->device->nobody;
@@ -162,6 +164,16 @@ void supply_undo(struct core *core, struct request *request)
     request->outstanding = request->missing = 0;
     supply_leave(lease->account, request);
     lease->account->device->drain = true;
+}
+
+void supply_undo(struct core *core, struct request *request)
+{
+    for (uint32_t i = 0; i < request_parts(request); i++) {
+        struct request *part = request_part(request, i);
+
+        if (part->supplied)
+            part_undo(core, part);
+    }
 }
 
 static void issue(struct core *core, struct device *device, struct chunk *chunk)
@@ -228,6 +240,20 @@ void supply_work(struct core *core, struct device *device)
     }
 }
 
+/* All is there; but a part of a gang may have been ready before its device was drained. */
+static void supply_finish(struct core *core, struct request *request)
+{
+    for (uint32_t i = 0; i < request_parts(request); i++) {
+        struct request *part = request_part(request, i);
+
+        if (!part->lease->account->device->draining)
+            continue;
+        supply_refuse(core, part);
+        return;
+    }
+    request_grant(core, request);
+}
+
 void supply_created(struct core *core, struct chunk *chunk)
 {
     struct account *account = chunk->charge.account;
@@ -237,7 +263,11 @@ void supply_created(struct core *core, struct chunk *chunk)
         return;
     answered(chunk);
     if (!request) {
+        bool drain = account->device->drain;
+
+        /* It was free memory before: who waits is looked at once all of them are there. */
         chunk_keep(core, chunk, account);
+        account->device->drain = drain || account->bytes[CHUNK_CREATING] == 0;
         return;
     }
     chunk_set_state(chunk, CHUNK_LEASED, account);
@@ -245,8 +275,8 @@ void supply_created(struct core *core, struct chunk *chunk)
     request->missing--;
     if (account->device->draining)
         supply_refuse(core, request);
-    else if (request->missing == 0)
-        request_grant(core, request);
+    else if (gang_supplied(request))
+        supply_finish(core, request);
 }
 
 void supply_failed(struct core *core, struct chunk *chunk, bool out_of_memory)
@@ -283,13 +313,21 @@ void supply_failed(struct core *core, struct chunk *chunk, bool out_of_memory)
         queue_requeue(core, request);
 }
 
+uint64_t supply_ahead_ready(struct core *core, struct device *device)
+{
+    uint64_t bytes = device->ahead_chunk_bytes;
+
+    return bytes == 0 ? 0
+                      : MIN(device->ahead_bytes, pool_count(core, &device->nobody, bytes) * bytes);
+}
+
 void supply_prefetch(struct core *core, struct device *device)
 {
-    uint64_t bytes = device->recent_chunk_bytes;
-    uint64_t target = core->options.prefetch_bytes, ready;
+    bool ahead = device->waiting_count > 0;
+    uint64_t bytes = ahead ? device->ahead_chunk_bytes : device->recent_chunk_bytes;
+    uint64_t target = ahead ? device->ahead_bytes : core->options.prefetch_bytes, ready;
 
-    if (bytes == 0 || target == 0 || device->waiting_count > 0 ||
-        core->now_ns < device->create_after_ns || device->draining)
+    if (bytes == 0 || target == 0 || core->now_ns < device->create_after_ns || device->draining)
         return;
     ready = pool_count(core, &device->nobody, bytes) * bytes + device->nobody.bytes[CHUNK_CREATING];
     while (sub_saturate(target, ready) >= bytes && device_free(device) >= bytes &&
