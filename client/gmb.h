@@ -128,10 +128,13 @@ struct gmb_device_info {
     uint64_t capacity_bytes;    /* what the broker hands out there, to all tenants together */
     uint64_t granularity_bytes; /* chunks are multiples of this */
     uint64_t memory_max_bytes;  /* the tenant's MemoryMax when we connected; UINT64_MAX: none */
+    uint32_t failed; /* not 0: lost or broken, and out of service; requests there get GPU, and what
+                        is leased there can be given back and little else */
 };
 
 unsigned gmb_device_count(const gmb_session *session);
-/* INVALID for an index past the count. */
+/* As things are now, as far as the broker's messages have been read. INVALID for an index past the
+ * count. */
 int gmb_device_get(const gmb_session *session, unsigned index, struct gmb_device_info *info);
 
 /* ---------------------------------------------------------------- leases */
@@ -266,8 +269,8 @@ int gmb_page_unpin(gmb_arena *arena, size_t n, const uint32_t *pages);
 /* Whether all are resident now: GMB_PIN_*. The pages are pinned by the caller. */
 int gmb_page_ready(gmb_arena *arena, size_t n, const uint32_t *pages);
 /* Blocks until all are resident (GMB_PIN_READY) or those that aren't are lost (GMB_PIN_LOST), or
- * wait_ns passed (TIMED_OUT). DISCONNECTED when the broker went away meanwhile: unpin what isn't
- * ready. */
+ * wait_ns passed (TIMED_OUT). DISCONNECTED when the broker went away meanwhile, and GPU when the
+ * device failed: unpin what isn't ready. */
 int gmb_page_wait(gmb_arena *arena, size_t n, const uint32_t *pages, uint64_t wait_ns);
 /* Marks a use, for the eviction policy; pinning does so, too. */
 int gmb_page_touch(gmb_arena *arena, size_t n, const uint32_t *pages);

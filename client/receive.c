@@ -11,6 +11,7 @@
 #include "client/arena_fill.h"
 #include "client/arena_serve.h"
 #include "client/conclude.h"
+#include "client/device.h"
 #include "client/gang.h"
 #include "client/grant.h"
 #include "client/news.h"
@@ -81,6 +82,7 @@ static int answer_take(struct gmb_session *session, struct request *request,
     case GMB__BROKER_MESSAGE__BODY_CHUNK_RECALL:
     case GMB__BROKER_MESSAGE__BODY_PRESSURE:
     case GMB__BROKER_MESSAGE__BODY_ADVICE:
+    case GMB__BROKER_MESSAGE__BODY_DEVICE_FAILED:
     case GMB__BROKER_MESSAGE__BODY_ENDING:
     case GMB__BROKER_MESSAGE__BODY__NOT_SET:
     case _GMB__BROKER_MESSAGE__BODY__CASE_IS_INT_SIZE:
@@ -96,6 +98,10 @@ static int event_take(struct gmb_session *session, const Gmb__BrokerMessage *mes
 {
     if (message->body_case == GMB__BROKER_MESSAGE__BODY_GRANT)
         return arena_grant_take(session, message->grant, fds, why);
+    if (message->body_case == GMB__BROKER_MESSAGE__BODY_DEVICE_FAILED) {
+        device_failed_take(session, message->device_failed);
+        return 0;
+    }
     if (message->body_case == GMB__BROKER_MESSAGE__BODY_CHUNK_RECALL)
         return arena_recall_take(session, message->chunk_recall, why);
     if (message->body_case == GMB__BROKER_MESSAGE__BODY_PRESSURE)

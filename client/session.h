@@ -33,6 +33,7 @@ struct device {
     struct uuid uuid;
     const struct gpu_device *gpu; /* NULL where this process doesn't see it */
     struct CUctx_st *context;     /* guarded by `context_lock`; constant once set */
+    _Atomic bool failed;          /* out of service, says the broker */
 };
 
 /* A tenant's status page: see status.h. */

@@ -16,6 +16,7 @@
 #include "base/size.h"
 #include "daemon/arena.h"
 #include "daemon/arena_message.h"
+#include "daemon/device.h"
 #include "daemon/pressure.h"
 #include "daemon/restore.h"
 #include "proto/frame.h"
@@ -200,14 +201,6 @@ static void on_tick(evutil_socket_t fd, short what, void *data)
     broker_settle(broker);
 }
 
-static void healthy_set(struct broker *broker, uint32_t device, bool healthy)
-{
-    if (broker->devices[device].healthy == healthy)
-        return;
-    broker->devices[device].healthy = healthy;
-    pressure_health_changed(broker->pressure, device);
-}
-
 static void driver_failed(struct broker *broker, const struct executor_done *done, const char *what)
 {
     struct broker_device *device = &broker->devices[done->device];
@@ -217,7 +210,7 @@ static void driver_failed(struct broker *broker, const struct executor_done *don
         log_debug("device %u: the driver has no memory for a chunk", done->device);
         return;
     }
-    healthy_set(broker, done->device, false);
+    device_healthy_set(broker, done->device, false);
     if (!ratelimit_pass(&device->failures, clock_now(broker->clock), COMPLAINT_INTERVAL_NS,
             COMPLAINT_LINES, &held))
         return;
@@ -232,8 +225,6 @@ static void completion_step(struct broker *broker, const struct executor_done *d
 {
     struct core_event event = {0};
 
-    if (done->result == 0)
-        healthy_set(broker, done->device, true);
     switch (done->type) {
     case EXECUTOR_JOB_CREATE:
         event.type = done->result == 0 ? CORE_EVENT_CHUNK_CREATED : CORE_EVENT_CHUNK_FAILED;
@@ -254,6 +245,7 @@ static void completion_step(struct broker *broker, const struct executor_done *d
             driver_failed(broker, done, "asking for free memory");
             event.observed.free_bytes = UINT64_MAX;
         }
+        device_heard(broker, done->device, done->result, done->text);
         broker_step(broker, &event);
         return;
     case EXECUTOR_JOB_MAX:
@@ -262,6 +254,7 @@ static void completion_step(struct broker *broker, const struct executor_done *d
     event.chunk.device = done->device;
     event.chunk.chunk = done->chunk;
     event.chunk.generation = done->generation;
+    device_heard(broker, done->device, done->result, done->text);
     broker_step(broker, &event);
 }
 
@@ -309,6 +302,7 @@ static int devices_add(struct broker *broker, char error[CONFIG_ERROR_BYTES])
         };
 
         broker->devices[i].uuid = device->uuid;
+        broker->devices[i].mig = uuid_is_mig(broker->gpu->devices[i]->uuid);
         broker->devices[i].granularity_bytes = broker->gpu->devices[i]->granularity_bytes;
         broker->devices[i].healthy = true;
         answer = broker_ask(broker, &event);

@@ -22,8 +22,11 @@ struct pressure;
 
 struct broker_device {
     struct uuid uuid;
+    bool mig; /* an instance: written MIG- in front */
     uint64_t granularity_bytes;
-    bool healthy; /* the driver's last call on it didn't fail */
+    bool healthy;                   /* the driver's last call on it didn't fail */
+    unsigned broken;                /* calls in a row that failed and nobody can say why */
+    char failure[LIMIT_TEXT_BYTES]; /* why it is out of service; "" while it isn't */
     struct ratelimit failures;
 };
 

@@ -120,6 +120,8 @@ static void welcome_send(struct session *session, uint64_t id, uint32_t tenant, 
         devices[i].capacity_bytes = sub_saturate(view.total, view.reserve);
         devices[i].granularity_bytes = broker->devices[i].granularity_bytes;
         devices[i].memory_max_bytes = quota.limits.max;
+        devices[i].failed = view.failed;
+        devices[i].mig = broker->devices[i].mig;
         pointers[i] = &devices[i];
     }
     gmb__welcome__init(&welcome);

@@ -235,7 +235,7 @@ bool admit_stands(struct core *core, struct request *request)
     struct admission_decision decision = admission_decide(&view);
 
     return decision.verdict != ADMISSION_REFUSE && decision.limit != GMB_LIMIT_MEMORY_MAX &&
-           !c.device->draining &&
+           !device_closed(c.device) &&
            list_first(&c.account->waiting, struct request, queue_link) == request &&
            request->not_before_ns <= core->now_ns && !candidate_backed_off(core, &c);
 }

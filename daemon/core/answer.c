@@ -71,7 +71,7 @@ struct refusal {
     const char *tenant;
     unsigned device;
     char requested[SIZE_TEXT_MAX], available[SIZE_TEXT_MAX], limit[SIZE_TEXT_MAX];
-    bool never;
+    bool never, failed;
 };
 
 static void refusal_write(
@@ -84,6 +84,12 @@ static void refusal_write(
             r->available, r->requested);
         break;
     case GMB_LIMIT_DEVICE:
+        if (r->failed) {
+            (void) snprintf(text, size,
+                "device %u is out of service since it failed, %s requested by tenant %s", r->device,
+                r->requested, r->tenant);
+            break;
+        }
         (void) snprintf(text, size, "device %u: capacity %s %s %s for tenant %s, %s requested",
             r->device, r->limit, r->never ? "can never give more than" : "has", r->available,
             r->tenant, r->requested);
@@ -168,6 +174,7 @@ void answer_request_refuse(struct core *core, const struct request *request, enu
         .tenant = account->tenant->name,
         .device = account->device->index,
         .never = status == GMB_STATUS_OVER_LIMIT,
+        .failed = status == GMB_STATUS_GPU && account->device->failed,
     };
     uint64_t limit_bytes = account->device->capacity;
 
@@ -184,7 +191,8 @@ void answer_request_refuse(struct core *core, const struct request *request, enu
     action->refuse.limit = request->limit;
     action->refuse.requested_bytes = request->bytes;
     action->refuse.available_bytes = request->available_bytes;
-    text_append(action->refuse.text, refusal_prefix(status));
+    if (!r.failed)
+        text_append(action->refuse.text, refusal_prefix(status));
     length = strlen(action->refuse.text);
     refusal_write(action->refuse.text + length, sizeof(action->refuse.text) - length, &r, request);
     if (r.never)

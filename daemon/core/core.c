@@ -73,6 +73,7 @@ static const char *const event_names[] = {
     [CORE_EVENT_ARENA_RETURN] = "arena-return",
     [CORE_EVENT_DEVICE_DRAIN] = "device-drain",
     [CORE_EVENT_RESTORE_WAIT] = "restore-wait",
+    [CORE_EVENT_DEVICE_FAIL] = "device-fail",
     [CORE_EVENT_CANCEL] = "cancel",
     [CORE_EVENT_CHUNK_CREATED] = "chunk-created",
     [CORE_EVENT_CHUNK_FAILED] = "chunk-failed",
@@ -247,6 +248,9 @@ static void step_event(struct core *core, const struct core_event *event)
         break;
     case CORE_EVENT_RESTORE_WAIT:
         stalled_restore_event(core, event);
+        break;
+    case CORE_EVENT_DEVICE_FAIL:
+        device_fail_event(core, event);
         break;
     case CORE_EVENT_CLIENT_ADD:
         client_add_event(core, event);

@@ -87,6 +87,7 @@ enum core_event_type {
     CORE_EVENT_ARENA_SHARE,   /* chunks that are there for a holder that hasn't got them */
     CORE_EVENT_DEVICE_DRAIN,  /* no grant there any more, or again */
     CORE_EVENT_RESTORE_WAIT,  /* a client begins or ends to wait for pages to be restored */
+    CORE_EVENT_DEVICE_FAIL,   /* it is lost or broken: out of service for good */
     CORE_EVENT_CANCEL,
     CORE_EVENT_CHUNK_CREATED,   /* answers CORE_ACTION_CHUNK_CREATE */
     CORE_EVENT_CHUNK_FAILED,    /* answers CORE_ACTION_CHUNK_CREATE */
@@ -177,6 +178,9 @@ struct core_event {
             uint32_t device;
             bool waits;
         } restore_wait; /* answered by nothing; saying the same again changes nothing */
+        struct {
+            uint32_t device;
+        } device_fail; /* as device_drain, and its memory is no longer verified */
         struct {
             uint64_t request; /* the client's own id of the request to withdraw */
         } cancel;             /* DONE or REFUSE */
@@ -313,6 +317,7 @@ struct core_device_view {
     uint64_t total, reserve, creating, leased, cached, clean, releasing, orphaned, unaccounted,
         free, granularity;
     uint32_t waiting;
+    bool draining, failed;
 };
 struct core_tenant_view {
     char name[LIMIT_NAME_BYTES + 1];

@@ -83,6 +83,20 @@ void device_drain_event(struct core *core, const struct core_event *event)
     device->expire_ns = core->now_ns; /* what lies ready has another time to go */
 }
 
+/* What it has can't be used nor given to anybody: whether it comes back is not asked any more. */
+void device_fail_event(struct core *core, const struct core_event *event)
+{
+    struct device *device;
+
+    if (event->device_fail.device >= core->device_count)
+        return;
+    device = core->devices[event->device_fail.device];
+    device->failed = true;
+    device->drain = true;
+    device->expire_ns = core->now_ns;
+    suspect_credit(device, device->suspects);
+}
+
 /* Tenants above a MemoryMax that was lowered give back from their arenas. */
 static void overage_reclaim(struct core *core, struct device *device)
 {
@@ -96,7 +110,7 @@ static void overage_reclaim(struct core *core, struct device *device)
         reclaim_overage(core, account);
         over = sub_saturate(
             sub_saturate(account->used, account_returning(account)), account->limits.max);
-        if (over == 0 || !account->tenant->configured || pause_ns == 0 ||
+        if (over == 0 || !account->tenant->configured || pause_ns == 0 || device->failed ||
             leased + account->bytes[CHUNK_CREATING] == 0) {
             list_remove(&account->over_link);
             continue;

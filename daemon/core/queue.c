@@ -7,6 +7,7 @@
  */
 #include "daemon/core/queue.h"
 
+#include "daemon/core/account.h"
 #include "daemon/core/admit.h"
 #include "daemon/core/answer.h"
 #include "daemon/core/gang.h"
@@ -192,7 +193,7 @@ static struct fairness_claim claim_make(struct core *core, struct account *accou
     };
 }
 
-/* An operator empties the device: nobody gets anything there. */
+/* An operator empties the device, or it failed: nobody gets anything there. */
 static void queue_refuse_all(struct core *core, struct device *device)
 {
     while (!list_empty(&device->waiting_accounts)) {
@@ -204,9 +205,9 @@ static void queue_refuse_all(struct core *core, struct device *device)
             device->drain = core->more = true;
             return;
         }
-        request->limit = GMB_LIMIT_DRAINING;
+        request->limit = device_closed_limit(device);
         request->available_bytes = 0;
-        request_refuse(core, request, GMB_STATUS_EXHAUSTED);
+        request_refuse(core, request, device_closed_status(device));
     }
 }
 
@@ -221,7 +222,7 @@ void queue_drain(struct core *core, struct device *device)
     device->drain = false;
     device->reserved = device->reserved_priority = 0;
     device->ahead_chunk_bytes = device->ahead_bytes = 0;
-    if (device->draining) {
+    if (device_closed(device)) {
         queue_refuse_all(core, device);
         return;
     }

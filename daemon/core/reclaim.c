@@ -131,7 +131,7 @@ static bool kept_ready(struct core *core, struct chunk *chunk)
     uint64_t bytes = chunk->charge.bytes, ready;
     const struct request *first;
 
-    if (device->draining)
+    if (device_closed(device))
         return false;
     if (account != &device->nobody) {
         first = list_first(&account->waiting, struct request, queue_link);

@@ -302,7 +302,11 @@ static bool arena_allowed(struct core *core, const struct tenant *tenant,
 {
     uint32_t left = LIMIT_ARENA_CHUNKS_PER_TENANT - tenant->arena_chunks;
 
-    if (device->draining)
+    if (device->failed)
+        answer_refuse(core, event, GMB_STATUS_GPU, GMB_LIMIT_DEVICE,
+            "device %u is out of service since it failed: no arena for tenant %s", device->index,
+            tenant->name);
+    else if (device->draining)
         answer_refuse(core, event, GMB_STATUS_EXHAUSTED, GMB_LIMIT_DRAINING,
             "device %u is being drained by an operator: no arena for tenant %s", device->index,
             tenant->name);

@@ -194,13 +194,15 @@ static bool request_unissued(const struct request *request)
     return request->next_issue < request->first + request->count;
 }
 
-/* The device is drained: what was admitted before gets nothing there any more either. */
+/* The device is closed: what was admitted before gets nothing there any more either. */
 static void supply_refuse(struct core *core, struct request *request)
 {
+    const struct device *device = request->lease->account->device;
+
     supply_undo(core, request);
-    request->limit = GMB_LIMIT_DRAINING;
+    request->limit = device_closed_limit(device);
     request->available_bytes = 0;
-    request_refuse(core, request, GMB_STATUS_EXHAUSTED);
+    request_refuse(core, request, device_closed_status(device));
 }
 
 /* The shell has answered for it. */
@@ -218,14 +220,14 @@ void supply_work(struct core *core, struct device *device)
     while ((account = list_first(&device->supply, struct account, supply_link)) != NULL) {
         struct request *request = list_first(&account->supply, struct request, supply_link);
 
-        if (!device->draining &&
+        if (!device_closed(device) &&
             device->issued >= (account->issued > 0 ? WINDOW_CHUNKS : WINDOW_MOST))
             return;
         if (answer_room(core) == 0) {
             core->more = true;
             return;
         }
-        if (device->draining) {
+        if (device_closed(device)) {
             supply_refuse(core, request);
             continue;
         }
@@ -246,7 +248,7 @@ static void supply_finish(struct core *core, struct request *request)
     for (uint32_t i = 0; i < request_parts(request); i++) {
         struct request *part = request_part(request, i);
 
-        if (!part->lease->account->device->draining)
+        if (!device_closed(part->lease->account->device))
             continue;
         supply_refuse(core, part);
         return;
@@ -273,7 +275,7 @@ void supply_created(struct core *core, struct chunk *chunk)
     chunk_set_state(chunk, CHUNK_LEASED, account);
     request->outstanding--;
     request->missing--;
-    if (account->device->draining)
+    if (device_closed(account->device))
         supply_refuse(core, request);
     else if (gang_supplied(request))
         supply_finish(core, request);
@@ -303,9 +305,11 @@ void supply_failed(struct core *core, struct chunk *chunk, bool out_of_memory)
     device->drain = true;
     if (!request)
         return;
-    request->limit = out_of_memory ? GMB_LIMIT_DRIVER : GMB_LIMIT_NONE;
+    request->limit = device->failed  ? GMB_LIMIT_DEVICE
+                     : out_of_memory ? GMB_LIMIT_DRIVER
+                                     : GMB_LIMIT_NONE;
     request->available_bytes = 0;
-    if (!out_of_memory)
+    if (!out_of_memory || device->failed)
         request_refuse(core, request, GMB_STATUS_GPU);
     else if (request->immediate)
         request_refuse(core, request, GMB_STATUS_EXHAUSTED);
@@ -327,7 +331,8 @@ void supply_prefetch(struct core *core, struct device *device)
     uint64_t bytes = ahead ? device->ahead_chunk_bytes : device->recent_chunk_bytes;
     uint64_t target = ahead ? device->ahead_bytes : core->options.prefetch_bytes, ready;
 
-    if (bytes == 0 || target == 0 || core->now_ns < device->create_after_ns || device->draining)
+    if (bytes == 0 || target == 0 || core->now_ns < device->create_after_ns ||
+        device_closed(device))
         return;
     ready = pool_count(core, &device->nobody, bytes) * bytes + device->nobody.bytes[CHUNK_CREATING];
     while (sub_saturate(target, ready) >= bytes && device_free(device) >= bytes &&

@@ -199,6 +199,7 @@ struct device {
     uint64_t expire_ns;       /* no ready chunk is due for release before */
     uint64_t age_ns;          /* no suspect is due to be called orphaned before */
     bool draining;            /* an operator empties it: nothing new is granted */
+    bool failed;              /* it is lost or broken: nor here */
     bool drain;               /* something changed that may let a request through */
 
     uint64_t reserved;          /* by requests that the last drain left waiting … */

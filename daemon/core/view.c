@@ -42,6 +42,8 @@ bool core_device_get(const struct core *core, uint32_t index, struct core_device
         .free = device_free(device),
         .granularity = device->granularity,
         .waiting = device->waiting_count,
+        .draining = device->draining,
+        .failed = device->failed,
     };
     return true;
 }
@@ -133,7 +135,7 @@ bool core_pressure_get(
         .stalled = stall.on[STALL_SOME],
         .wait_mean_ns = account->wait_mean_ns,
         .waiting = account->waiting_count,
-        .draining = account->device->draining,
+        .draining = device_closed(account->device),
     };
     for (unsigned line = 0; line < STALL_LINE_MAX; line++) {
         ret->stall_ns[line] = stall.total_ns[line];

@@ -415,6 +415,14 @@ void world_drain(struct world *world, uint32_t device, bool undo)
     world_step(world, &event);
 }
 
+void world_fail(struct world *world, uint32_t device)
+{
+    struct core_event event = {.type = CORE_EVENT_DEVICE_FAIL};
+
+    event.device_fail.device = device;
+    world_step(world, &event);
+}
+
 const struct core_action *world_answer(const struct world *world, core_id client, uint64_t request)
 {
     return world_part(world, client, request, 0);

@@ -219,3 +219,12 @@ void model_device_drain(struct model *model)
     event.device_drain.undo = !d->draining;
     model_step(model, &event);
 }
+
+void model_device_fail(struct model *model)
+{
+    struct core_event event = {.type = CORE_EVENT_DEVICE_FAIL};
+
+    event.device_fail.device = (uint32_t) model_below(model, MODEL_DEVICES);
+    model->devices[event.device_fail.device].failed = true;
+    model_step(model, &event);
+}

@@ -391,6 +391,8 @@ static void event_nonsense(struct model *model)
         event.restore_wait.waits = true;
     else if (event.type == CORE_EVENT_DEVICE_DRAIN)
         event.device_drain.device = MODEL_DEVICES + (uint32_t) model_below(model, 1000);
+    else if (event.type == CORE_EVENT_DEVICE_FAIL)
+        event.device_fail.device = MODEL_DEVICES + (uint32_t) model_below(model, 1000);
     else if (event.type == CORE_EVENT_MEMORY_OBSERVED)
         event.observed.device = MODEL_DEVICES + (uint32_t) model_below(model, 1000);
     else if (event.type >= CORE_EVENT_CHUNK_CREATED)
@@ -464,6 +466,8 @@ void model_event(struct model *model)
         event_nonsense(model);
     else if (kind < 45)
         model_device_drain(model);
+    else if (kind == 45 && model_chance(model, 200))
+        model_device_fail(model);
     else if (kind < 80)
         model_arena_reclaim(model);
     else if (kind < 500)
@@ -548,7 +552,8 @@ void model_end(struct model *model)
         struct core_device_view view;
         bool there = core_device_get(model->core, i, &view);
 
-        if (!there || view.free != view.total - view.reserve - view.clean || view.creating > 0)
+        if (!there || view.creating + view.leased + view.cached + view.releasing > 0 ||
+            (view.free != view.total - view.reserve - view.clean && !view.failed))
             model_fail(model, "device %u: the core has bytes left", i);
         if (model->devices[i].held != view.clean || model->devices[i].leaked != 0)
             model_fail(model, "device %u: memory is left behind", i);

@@ -37,7 +37,7 @@ struct model_device {
     size_t job_first, job_count;
     struct model_leak leaks[MODEL_LEAKS];
     size_t leak_count;
-    bool draining;
+    bool draining, failed;
     uint64_t wished_bytes; /* by RECLAIM, not answered yet */
     int wished_of;         /* tenant; -1: of anybody */
 };
@@ -182,6 +182,8 @@ void model_arena_share(struct model *model, struct model_client *client);
 /* What the shell does about wishes for memory: some chunks of arenas come back. */
 void model_arena_reclaim(struct model *model);
 void model_device_drain(struct model *model);
+/* Seldom: a device is out of service until the run ends. */
+void model_device_fail(struct model *model);
 
 void model_ladder(struct model *model, struct ladder *ladder);
 void model_restore_wait(struct model *model, struct model_client *client);

@@ -122,8 +122,8 @@ static void watch_reclaim(struct model *model, const struct core_action *action)
         model->core, action->reclaim.tenant, action->reclaim.device, &use);
     if (tenant.waiting == 0 && (!action->reclaim.own || use.overage == 0))
         model_fail(model, "tenant %s wishes for memory and needs none", tenant.name);
-    if (d->draining && !action->reclaim.own)
-        model_fail(model, "a device that is drained is to give memory to others");
+    if ((d->draining && !action->reclaim.own) || d->failed)
+        model_fail(model, "a device that is drained, or failed, is to give memory to others");
     d->wished_bytes = action->reclaim.bytes;
     d->wished_of = -1;
     for (int t = 0; action->reclaim.own && t < MODEL_TENANTS; t++) {
@@ -132,6 +132,11 @@ static void watch_reclaim(struct model *model, const struct core_action *action)
     }
     model->reclaims++;
     model->own_reclaims += action->reclaim.own;
+}
+
+static bool device_closed(const struct model_device *device)
+{
+    return device->draining || device->failed;
 }
 
 static void watch_grant(struct model *model, const struct core_action *action)
@@ -150,9 +155,9 @@ static void watch_grant(struct model *model, const struct core_action *action)
         model_fail(model, "a part of a gang out of turn");
     if (request->parts > 0)
         request->device = request->devices[request->seen++];
-    if (request->device < MODEL_DEVICES && model->devices[request->device].draining &&
+    if (request->device < MODEL_DEVICES && device_closed(&model->devices[request->device]) &&
         !request->attach)
-        model_fail(model, "a grant on a device that is drained");
+        model_fail(model, "a grant on a device that is drained, or failed");
     if (lease->id == 0)
         *lease = (struct model_lease){.id = action->grant.lease,
             .device = request->device,
@@ -338,7 +343,8 @@ static void watch_devices(struct model *model)
         struct core_device_view v;
         uint64_t charged;
 
-        if (!core_device_get(model->core, i, &v))
+        /* Nothing is asked of one that failed, so nothing is known of what came back there. */
+        if (!core_device_get(model->core, i, &v) || v.failed)
             continue;
         charged = v.leased + v.cached + v.clean + v.releasing + v.orphaned;
         if (v.reserve + v.creating + charged + v.unaccounted + v.free != v.total)
