@@ -29,11 +29,11 @@ static enum gmb_admission judge(const struct gmb_arena *arena, const struct gmb_
 {
     uint64_t free_bytes, total_bytes, lacking;
 
-    if (priority < pressure->reject_below || !fits_ever(arena, pressure, pages))
+    lacking = bytes_lacking(arena, pages);
+    if (!fits_ever(arena, pressure, pages) || (priority < pressure->reject_below && lacking > 0))
         return GMB_ADMIT_REJECT;
     if ((pressure->flags & GMB_PRESSURE_PAUSE_NEW) != 0)
         return GMB_ADMIT_WAIT;
-    lacking = bytes_lacking(arena, pages);
     status_memory(pressure, arena->lease.device->info.capacity_bytes, &free_bytes, &total_bytes);
     return lacking <= free_bytes ? GMB_ADMIT_NOW : GMB_ADMIT_WAIT;
 }

@@ -375,7 +375,7 @@ int gmb_pressure_read(const gmb_session *session, unsigned device, struct gmb_pr
 int gmb_memory_info(
     const gmb_session *session, unsigned device, uint64_t *ret_free, uint64_t *ret_total);
 
-/* When an eventfd is to be written: when a level is reached from below, or when `stall_ns` of stall
+/* When an fd is to become readable: when a level is reached from below, or when `stall_ns` of stall
  * fall within any `window_ns` (as for PSI). One of both. */
 struct gmb_watch_params {
     size_t size;        /* sizeof(struct gmb_watch_params) */
@@ -388,11 +388,12 @@ struct gmb_watch_params {
 };
 
 /*
- * An eventfd for poll(2), which the broker writes at most once a window while the condition holds;
- * nobody need dispatch for it. The fd is the caller's to close; `ret_watch` names the watch for
- * gmb_pressure_unwatch(), and it ends with the session. Block for one exchange with the broker.
- * INVALID, NOT_FOUND (no such device or watch), EXHAUSTED (8 watches of a session), UNSUPPORTED,
- * TIMED_OUT, DISCONNECTED, FORKED.
+ * An fd for poll(2) that becomes readable at most once a window while the condition holds; reading
+ * 8 bytes resets it, as with an eventfd. Nobody need dispatch for it. The fd is the caller's to
+ * close; `ret_watch` names the watch for gmb_pressure_unwatch(), and it ends with the session.
+ * Both block for one exchange with the broker. INVALID, NOT_FOUND (no such device or watch),
+ * EXHAUSTED (too many watches of the session or of the tenant), UNSUPPORTED, TIMED_OUT,
+ * DISCONNECTED, FORKED.
  */
 int gmb_pressure_watch(
     gmb_session *session, const struct gmb_watch_params *params, int *ret_fd, uint64_t *ret_watch);
@@ -459,14 +460,16 @@ int gmb_advice_ack(gmb_session *session, uint64_t advice, enum gmb_degrade actio
 enum gmb_admission {
     GMB_ADMIT_NOW = 0,   /* there is memory for it */
     GMB_ADMIT_WAIT = 1,  /* not now: nothing new is to begin, or memory has to be given first */
-    GMB_ADMIT_REJECT = 2 /* its priority is below what is served now, or it can never fit */
+    GMB_ADMIT_REJECT = 2 /* it needs more memory than the arena has free, and its priority is below
+                            what gets memory now; or it can never fit */
 };
 
 /*
  * Whether a request that needs `pages` pages of the arena should begin, before it takes any: judged
  * by the tenant's page of figures and the arena's own free pages. `priority` is the request's, on
- * the scale of the ladder's reject-below-priority. For WAIT `ret_wait_ns` (may be NULL) is an
- * estimate, else 0. A snapshot, no promise. Any thread; no system call. UNSUPPORTED, FORKED,
+ * the scale of the ladder's reject-below-priority; one below that is turned away unless the pages
+ * are free already, where it would take memory from nobody. For WAIT `ret_wait_ns` (may be NULL) is
+ * an estimate, else 0. A snapshot, no promise. Any thread; no system call. UNSUPPORTED, FORKED,
  * PROTOCOL.
  */
 int gmb_admit(gmb_arena *arena, uint64_t pages, uint32_t priority, uint64_t *ret_wait_ns);

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <time.h>
 
 #include "client/ctl/json.h"
 
@@ -43,6 +44,45 @@ static int list_run(const struct options *options, struct conn *conn,
             ? json_print_consume(json_from_messages(listing.items, listing.count), view->to)
             : show(view, &listing);
     return shown(r, outcome);
+}
+
+static json_t *pressure_json(const struct listing *listing)
+{
+    const Gmb__PressurePage *first = listing->replies[0]->pressure_page;
+
+    return json_pack("{s:o, s:o}", "devices",
+        json_from_messages((ProtobufCMessage *const *) first->devices, first->n_devices), "tenants",
+        json_from_messages(listing->items, listing->count));
+}
+
+static int pressure_show(const struct options *options, struct conn *conn, const struct view *view,
+    struct outcome *outcome)
+{
+    _cleanup_(listing_free) struct listing listing;
+    int r = control_list(conn, GMB__CONTROL_REQUEST__BODY_PRESSURE_GET, &listing, outcome);
+
+    if (r < 0)
+        return r;
+    r = options->json ? json_print_consume(pressure_json(&listing), view->to)
+                      : view_pressure(view, &listing);
+    return shown(r, outcome);
+}
+
+static int pressure_run(const struct options *options, struct conn *conn, const struct view *view,
+    struct outcome *outcome)
+{
+    const struct timespec pause = {.tv_sec = 1};
+    int r = pressure_show(options, conn, view, outcome);
+
+    while (r == 0 && options->watch) {
+        if (fflush(view->to) != 0)
+            return shown(-EIO, outcome);
+        (void) nanosleep(&pause, NULL);
+        if (!options->json)
+            (void) fputc('\n', view->to);
+        r = pressure_show(options, conn, view, outcome);
+    }
+    return r;
 }
 
 /* Cuts each `Key=Value` in two; `keys` are its copies, to be freed. */
@@ -202,6 +242,8 @@ int command_run(const struct options *options, struct conn *conn, const struct v
         return move_run(options, conn, view, outcome);
     case COMMAND_DRAIN:
         return drain_run(options, conn, view, outcome);
+    case COMMAND_PRESSURE:
+        return pressure_run(options, conn, view, outcome);
     case COMMAND_MAX:
         break;
     }

@@ -18,8 +18,8 @@
 #define AT_ONCE_NS (20 * NSEC_PER_MSEC)
 /* How long one request asks before it looks whether a more important one has come. */
 #define TURN_NS NSEC_PER_SEC
-/* At the gate it looks up so often: the figures it goes by change without a word. */
-#define LOOK_NS (50 * NSEC_PER_MSEC)
+/* At the gate it looks up so often if nobody wakes it; advice does. */
+#define LOOK_NS NSEC_PER_SEC
 
 static void set_phase(struct arena_request *request, enum phase phase)
 {
@@ -62,6 +62,28 @@ static struct timespec timespec_of(uint64_t ns)
         .tv_sec = (time_t) (ns / NSEC_PER_SEC), .tv_nsec = (long) (ns % NSEC_PER_SEC)};
 }
 
+void arena_turns_wake(struct arena_worker *worker)
+{
+    struct list *const queues[] = {&worker->gate, &worker->swapped, &worker->waiting};
+
+    for (size_t i = 0; i < ARRAY_SIZE(queues); i++) {
+        struct arena_request *first = list_first(queues[i], struct arena_request, waiting);
+
+        if (first != NULL)
+            (void) pthread_cond_signal(&first->turn);
+    }
+}
+
+void arena_turns_wake_all(struct arena_worker *worker)
+{
+    struct list *const queues[] = {&worker->gate, &worker->swapped, &worker->waiting};
+
+    for (size_t i = 0; i < ARRAY_SIZE(queues); i++) {
+        list_for_each(request, queues[i], struct arena_request, waiting)(void)
+            pthread_cond_signal(&request->turn);
+    }
+}
+
 /* Behind those of its priority and above. The lock is held. */
 static void queue_enter(struct list *queue, struct arena_request *request)
 {
@@ -80,7 +102,7 @@ static void queue_enter(struct list *queue, struct arena_request *request)
 static void queue_leave(struct arena_request *request)
 {
     list_remove(&request->waiting);
-    (void) pthread_cond_broadcast(&request->worker->changed);
+    arena_turns_wake(request->worker);
 }
 
 /* ---- the gate ---- */
@@ -152,7 +174,7 @@ static enum pages_outcome gate_pass(struct arena_request *request, uint64_t unti
         if (atomic_load(&request->stats->phase) == PHASE_ASKING)
             arena_wait_begin(request, PHASE_WAITING);
         look = timespec_of(MIN(until_ns, now_ns + LOOK_NS));
-        (void) pthread_cond_timedwait(&worker->changed, &worker->lock, &look);
+        (void) pthread_cond_timedwait(&request->turn, &worker->lock, &look);
     }
     queue_leave(request);
     (void) pthread_mutex_unlock(&worker->lock);
@@ -165,7 +187,7 @@ void arena_admit_leave(struct arena_request *request)
 
     (void) pthread_mutex_lock(&worker->lock);
     worker->running--;
-    (void) pthread_cond_broadcast(&worker->changed);
+    arena_turns_wake(worker);
     (void) pthread_mutex_unlock(&worker->lock);
 }
 
@@ -190,7 +212,7 @@ static bool turn_await(struct arena_request *request, bool swapped, uint64_t unt
     int r = 0;
 
     while (!(mine = may_ask(request, swapped)) && r == 0 && !atomic_load(&worker->stopping))
-        r = pthread_cond_timedwait(&worker->changed, &worker->lock, &until);
+        r = pthread_cond_timedwait(&request->turn, &worker->lock, &until);
     return mine && !atomic_load(&worker->stopping);
 }
 

@@ -16,6 +16,11 @@ void arena_admit_leave(struct arena_request *request);
 bool arena_turn_enter(struct arena_request *request, uint64_t until_ns);
 void arena_turn_leave(struct arena_request *request);
 
+/* Something changed for whoever is the first of its queue; or for everybody that waits there, as an
+ * advice or the end does. The worker's lock is held. */
+void arena_turns_wake(struct arena_worker *worker);
+void arena_turns_wake_all(struct arena_worker *worker);
+
 /* The request ends refused, by what refused it last. Its pages are given back. */
 enum pages_outcome arena_end_refused(struct arena_request *request, const char *limit);
 /* Whether its tenant stays within its guarantee with so many pages more: else it isn't entitled. */

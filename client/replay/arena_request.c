@@ -216,6 +216,7 @@ struct arena_request *arena_request_free(struct arena_request *request)
 {
     if (request) {
         pages_done(&request->pages);
+        (void) pthread_cond_destroy(&request->turn);
         free(request);
     }
     return NULL;
@@ -249,6 +250,11 @@ int arena_request_begin(struct arena_worker *worker, uint64_t index)
     request->priority = worker_request_priority(params, index);
     request->density = 1;
     list_init(&request->waiting);
+    r = arena_condition_init(&request->turn);
+    if (r < 0) {
+        free(request);
+        return r;
+    }
     r = pages_init(&request->pages, worker, index,
         (size_t) model_request_chunks(&worker->pages, request->trace));
     if (r < 0) {

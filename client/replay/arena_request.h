@@ -5,7 +5,8 @@
 
 struct arena_request {
     struct list link;    /* worker->live, then worker->cached */
-    struct list waiting; /* worker->swapped or worker->waiting */
+    struct list waiting; /* worker->gate, ->swapped or ->waiting; there it waits on … */
+    pthread_cond_t turn;
     struct arena_worker *worker;
     const struct trace_request *trace;
     struct stats_request *stats;

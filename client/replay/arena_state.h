@@ -22,7 +22,9 @@ struct arena_worker {
     struct device *device;
 
     pthread_mutex_t lock; /* of what follows */
-    pthread_cond_t changed;
+    /* Thousands of requests may wait at once: each wakes up for what concerns it alone. */
+    pthread_cond_t ending;        /* for naps: the worker is to stop */
+    pthread_cond_t cache_changed; /* for the thread that reads pages again */
     struct list live;             /* requests whose thread runs, or is to be joined */
     struct list gate;             /* requests that wait for their place in the batch */
     struct list swapped, waiting; /* requests that wait for memory, the first first */
@@ -41,6 +43,8 @@ struct arena_worker {
 void arena_fail(struct arena_worker *worker, const char *format, ...) _printf_(2, 3);
 /* Threads that nap and the main one look up. Any thread. */
 void arena_stop(struct arena_worker *worker);
+/* A condition whose deadlines are CLOCK_MONOTONIC's. -errno. */
+int arena_condition_init(pthread_cond_t *condition);
 /* Sleeps until then; false when the worker is to stop. */
 bool arena_nap(struct arena_worker *worker, uint64_t until_ns);
 /* Real time of a duration of the trace. */

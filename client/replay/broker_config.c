@@ -6,10 +6,15 @@
 #include <string.h>
 #include <unistd.h>
 
+/* The broker's own defaults, in the time of a trace. */
+#define PRESSURE_DWELL_MS 2000.0
+#define DEGRADE_DWELL_MS 5000.0
+
 /* docs/pressure.md says why these. */
 static const char ladder_default[] = "DegradeLow=drop-prefix-cache 0.5\n"
                                      "DegradeMedium=quantize-kv int8\n"
-                                     "DegradeCritical=reject-below-priority 50\n";
+                                     "DegradeCritical=drop-prefix-cache 1, "
+                                     "reject-below-priority 50\n";
 
 int broker_ladder_read(const char *name, char ret[BROKER_LADDER_BYTES])
 {
@@ -55,6 +60,13 @@ static void write_tenant(
         (unsigned long long) sizing->memory_max_bytes, tenant->priority, ladder);
 }
 
+/* What the broker waits before it takes advice back, compressed as all times of the trace are. */
+static void write_dwell(FILE *file, const struct sizing *sizing)
+{
+    fprintf(file, "PressureDwell=%.0fms\nDegradeDwell=%.0fms\n",
+        MAX(PRESSURE_DWELL_MS / sizing->speed, 1.0), MAX(DEGRADE_DWELL_MS / sizing->speed, 1.0));
+}
+
 int broker_config_write(const char *path, const struct sizing *sizing,
     const struct tenants *tenants, const char *ladder)
 {
@@ -63,10 +75,14 @@ int broker_config_write(const char *path, const struct sizing *sizing,
 
     if (!file)
         return -errno;
+    fputs("[Broker]\n", file);
     if (sizing->host_tier_bytes > 0)
-        fprintf(file, "[Broker]\nHostTier=%llu\n\n[Device *]\nReserve=%llu\n\n",
-            (unsigned long long) sizing->host_tier_bytes,
-            (unsigned long long) sizing->reserve_bytes);
+        fprintf(file, "HostTier=%llu\n", (unsigned long long) sizing->host_tier_bytes);
+    if (ladder[0] != '\0')
+        write_dwell(file, sizing);
+    if (sizing->host_tier_bytes > 0)
+        fprintf(file, "\n[Device *]\nReserve=%llu\n", (unsigned long long) sizing->reserve_bytes);
+    fputc('\n', file);
     for (uint32_t i = 0; i < tenants->count; i++)
         write_tenant(file, &tenants->items[i], sizing, ladder);
     r = ferror(file) ? -EIO : 0;

@@ -64,6 +64,13 @@ int bench_page_alloc_free(struct bench_row *rows, size_t max);
 int bench_pressure_read(struct bench_row *rows, size_t max);
 
 /*
+ * `pressure_latency`, `pressure_latency_1000`: us from a request that crosses a watermark to the
+ * callback of a worker, with 1 and with 1,000 subscribed clients; medians, and with `_p99` the 99th
+ * percentile. The floor is the same request's Grant.
+ */
+int bench_pressure_latency(struct bench_row *rows, size_t max);
+
+/*
  * `fragmentation`: % of a device that an arena has mapped and neither uses nor can give back, after
  * 10^6 random allocations and frees at a load that wanders between 30 and 100 % and ends at 60 %,
  * with the engine taking up the moves that gmb_arena_compact() plans. `fragmentation_unmoved`: the

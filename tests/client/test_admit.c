@@ -76,15 +76,26 @@ START_TEST(free_pages_and_headroom_admit_and_one_page_more_waits)
 }
 END_TEST
 
-START_TEST(priority_below_the_bound_is_rejected_and_at_it_is_not)
+START_TEST(priority_below_the_bound_gets_no_memory_and_at_it_does)
 {
     begin();
     publish(16 * CHUNK, 16 * CHUNK, 50, 0);
-    ck_assert_int_eq(admit(1, 49, 0), GMB_ADMIT_REJECT);
-    ck_assert_int_eq(admit(1, 50, 0), GMB_ADMIT_NOW);
-    publish(0, 16 * CHUNK, 50, STATUS_FLAG_PAUSE_NEW);
-    ck_assert_int_eq(admit(1, 49, 0), GMB_ADMIT_REJECT);
-    ck_assert_int_eq(admit(1, 50, ESTIMATE_NS), GMB_ADMIT_WAIT);
+    ck_assert_int_eq(admit(4, 49, 0), GMB_ADMIT_REJECT);
+    ck_assert_int_eq(admit(4, 50, 0), GMB_ADMIT_NOW);
+    /* Three pages are free: they are nobody else's. */
+    ck_assert_int_eq(admit(3, 49, 0), GMB_ADMIT_NOW);
+    finish();
+}
+END_TEST
+
+START_TEST(pause_makes_everybody_wait_but_who_is_turned_away)
+{
+    begin();
+    publish(16 * CHUNK, 16 * CHUNK, 50, STATUS_FLAG_PAUSE_NEW);
+    ck_assert_int_eq(admit(4, 49, 0), GMB_ADMIT_REJECT);
+    ck_assert_int_eq(admit(4, 50, ESTIMATE_NS), GMB_ADMIT_WAIT);
+    ck_assert_int_eq(admit(3, 49, ESTIMATE_NS), GMB_ADMIT_WAIT);
+    ck_assert_int_eq(admit(3, 50, ESTIMATE_NS), GMB_ADMIT_WAIT);
     finish();
 }
 END_TEST
@@ -128,6 +139,7 @@ START_TEST(without_a_word_of_the_broker_nothing_is_judged)
 END_TEST
 
 UNIT_MAIN("admit", free_pages_and_headroom_admit_and_one_page_more_waits,
-    priority_below_the_bound_is_rejected_and_at_it_is_not, what_can_never_fit_is_rejected,
+    priority_below_the_bound_gets_no_memory_and_at_it_does,
+    pause_makes_everybody_wait_but_who_is_turned_away, what_can_never_fit_is_rejected,
     broker_that_has_gone_gives_nothing_beyond_free_pages,
     without_a_word_of_the_broker_nothing_is_judged)

@@ -400,9 +400,46 @@ START_TEST(memory_is_moved_by_order)
 }
 END_TEST
 
+START_TEST(pressure_shows_levels_and_what_tenants_were_asked)
+{
+    json_t *json, *tenant;
+
+    node_start(&node, 512 * MIB, TENANTS);
+    ck_assert_int_eq(ctl("pressure"), 0);
+    ck_assert_str_eq(ran.out, "DEVICE        USED  CAPACITY  LEVEL\n"
+                              "GPU-676d6273     -      512M  none\n"
+                              "\n"
+                              "TENANT  DEVICE        USED  HEADROOM  SOME10  SOME60  SOME300  "
+                              "FULL10  STALLED  LEVEL\n"
+                              "chat    GPU-676d6273     -       64M       -       -        -  "
+                              "     -        -  none\n"
+                              "batch   GPU-676d6273     -      504M       -       -        -  "
+                              "     -        -  none\n");
+    json = ctl_json("pressure");
+    ck_assert_int_eq(
+        number_at(json_array_get(json_object_get(json, "devices"), 0), "capacity_bytes"),
+        512 * (json_int_t) MIB);
+    tenant = tenant_get(json_object_get(json, "tenants"), "batch");
+    ck_assert_int_eq(number_at(tenant, "advice"), 0);
+    ck_assert_uint_eq(json_array_size(json_object_get(tenant, "steps")), 0);
+    json_decref(json);
+    ck_assert_int_eq(ctl("status --watch"), 2);
+    ck_assert_int_eq(ctl("pressure --undo"), 2);
+    ck_assert_int_eq(ctl("pressure now"), 2);
+    /* It follows until nobody listens any more. */
+    ck_assert_int_eq(ctl("pressure --watch | head -n 13"), 0);
+    ck_assert_ptr_nonnull(strstr(ran.out + 1, "\n\nDEVICE  "));
+    ck_assert_int_eq(ctl("set chat 'DegradeLow=reduce-batch 0.5'"), 0);
+    ck_assert_int_eq(ctl("set chat 'DegradeLow=reduce-btch 0.5'"), 1);
+    ck_assert_ptr_nonnull(strstr(ran.err, "there is no step 'reduce-btch'"));
+    node_stop(&node);
+}
+END_TEST
+
 UNIT_MAIN("client ctl", memory_is_moved_by_order,
     tables_are_aligned_and_sizes_are_as_people_write_them, lists_show_who_holds_what,
     long_lists_come_whole_and_without_repetition, set_changes_all_or_nothing,
     operators_do_not_overwrite_each_other_unseen, limit_goes_to_zero_and_back,
     reload_reads_the_files_or_changes_nothing, usage_errors_are_found_before_anybody_is_asked,
-    broker_that_is_not_there_is_said_so, answer_that_cannot_be_written_is_no_success)
+    broker_that_is_not_there_is_said_so, answer_that_cannot_be_written_is_no_success,
+    pressure_shows_levels_and_what_tenants_were_asked)

@@ -38,7 +38,7 @@ static const struct status_page *page_map(const struct status *status)
 /* Every word of a copy is the same number, so that a torn one shows. */
 static struct status_copy copy_of(uint64_t number)
 {
-    uint64_t words[sizeof(struct status_copy) / sizeof(uint64_t)];
+    uint64_t words[sizeof(struct status_copy) / sizeof(uint64_t)] = {0};
     struct status_copy copy;
 
     for (size_t i = 0; i < ARRAY_SIZE(words); i++)
