@@ -111,6 +111,8 @@ static void page_evict(struct arena_chunk *chunk, uint32_t page, uint64_t word, 
     if (record != NULL)
         arena_slot_give(chunk, page);
     r = arena_slot_take(chunk, page);
+    if (r != TIER_OK && chunk->drops == 0 && arena_slots_drop(chunk->arena))
+        r = arena_slot_take(chunk, page);
     if (r != TIER_OK) {
         if (page_drop(chunk, page, word))
             round->dropped++;
