@@ -40,6 +40,8 @@ static const char *const limits[] = {
     [GMB_LIMIT_REQUESTS] = "requests",
     [GMB_LIMIT_CHUNKS] = "chunks",
     [GMB_LIMIT_DRAINING] = "draining",
+    [GMB_LIMIT_PERMISSION] = "permission",
+    [GMB_LIMIT_HOLDERS] = "holders",
 };
 static_assert(ARRAY_SIZE(limits) == GMB_LIMIT_MAX, "every limit has a name");
 

@@ -40,6 +40,11 @@
 /* And of one tenant, whose empty arenas nothing else bounds: as many chunks as there can be. */
 #define LIMIT_ARENAS_PER_TENANT 1024
 #define LIMIT_ARENA_CHUNKS_PER_TENANT LIMIT_CHUNKS_TOTAL
+/* Clients that hold one lease together: as many as the word of a page has places for. */
+#define LIMIT_LEASE_HOLDERS 16
+/* And holders of one tenant beyond the first of each lease: each costs a bit for every index of its
+ * arena, here and in the shell. */
+#define LIMIT_HOLDERS_PER_TENANT 4096
 /* Runs of chunks that one client gives back while the broker still moves pages there. */
 #define LIMIT_RETURNS_HELD 256
 
@@ -72,6 +77,14 @@
 #define LIMIT_WATCHES_PER_CLIENT 4
 /* And of all clients together, fairly shared: they are fds of the daemon's. */
 #define LIMIT_WATCHES 2048
+/* Calls over D-Bus that wait for the bus, for polkit or for the broker; and of one user but root,
+ * who could keep the others out by questions that nobody answers. */
+#define LIMIT_BUS_CALLS 256
+#define LIMIT_BUS_CALLS_PER_USER 16
+/* Messages that wait for a bus which does not read: past it the connection is given up. */
+#define LIMIT_BUS_QUEUE 4096
+/* Assignments of one SetTenant: each key once for all devices, and room. */
+#define LIMIT_BUS_ASSIGNMENTS 64
 
 #define LIMIT_TENANTS 1024
 #define LIMIT_DEVICES 64

@@ -28,6 +28,19 @@ char *uuid_format(char buffer[UUID_TEXT_MAX], const struct uuid *uuid)
     return buffer;
 }
 
+char *uuid_format_device(char buffer[UUID_TEXT_MAX], const struct uuid *uuid, bool mig)
+{
+    uuid_format(buffer, uuid);
+    if (mig)
+        memcpy(buffer, "MIG-", 4);
+    return buffer;
+}
+
+bool uuid_is_mig(const char *text)
+{
+    return strncmp(text, "MIG-", 4) == 0;
+}
+
 static int digit_parse(char c)
 {
     if (c >= '0' && c <= '9')

@@ -12,6 +12,10 @@ struct uuid {
 
 /* Writes `GPU-…` with lower-case digits and returns `buffer`. */
 char *uuid_format(char buffer[UUID_TEXT_MAX], const struct uuid *uuid);
+/* The same with `MIG-…` for a MIG instance. */
+char *uuid_format_device(char buffer[UUID_TEXT_MAX], const struct uuid *uuid, bool mig);
+/* Whether the text of a device's UUID says that it is a MIG instance. */
+bool uuid_is_mig(const char *text);
 
 /*
  * `GPU-` or `MIG-` in front is optional and says nothing; digits in either case. -EINVAL for

@@ -16,10 +16,24 @@ enum arena_local {
     ARENA_LOCAL_EMPTY = 0,
     ARENA_LOCAL_FILLING = 1,  /* asked for */
     ARENA_LOCAL_ARRIVING = 2, /* granted unasked, being mapped */
-    ARENA_LOCAL_MAPPED = 3,
-    ARENA_LOCAL_RECALLED = 4, /* mapped, and the broker wants it back */
-    ARENA_LOCAL_STUCK = 5,    /* mapped, and the driver doesn't unmap it */
+    ARENA_LOCAL_DISPUTED = 3, /* refused: the broker fills it itself */
+    ARENA_LOCAL_MAPPED = 4,
+    ARENA_LOCAL_RECALLED = 5, /* mapped, and the broker wants it back */
+    ARENA_LOCAL_STUCK = 6,    /* mapped, and the driver doesn't unmap it */
     ARENA_LOCAL_MAX
+};
+
+/*
+ * Fills are on their way in two lanes, one in each. A lack of less than a chunk's worth of pages is
+ * growth: whoever asks for it holds memory already, and goes before those that are about to begin,
+ * here and in its tenant's queue at the broker.
+ */
+enum arena_lane_name { ARENA_LANE_GROWTH, ARENA_LANE_LARGE, ARENA_LANE_MAX };
+
+struct arena_lane {
+    struct request *request; /* NULL: none is on its way */
+    uint64_t concluded;      /* fills so far */
+    struct outcome outcome;  /* of the last one */
 };
 
 struct arena_after;
@@ -43,19 +57,24 @@ struct gmb_arena {
     /* By the session's lock. */
     uint8_t *local;            /* enum arena_local */
     uint64_t *vacant_since_ns; /* when a chunk was first seen vacant; 0: it isn't */
-    struct request *filling;
-    uint64_t fills;              /* concluded so far */
-    struct outcome fill_outcome; /* of the last one */
+    struct arena_lane lanes[ARENA_LANE_MAX];
     uint64_t prefetch_after_ns, prefetch_pause_ns;
-    unsigned recalled; /* chunks that are RECALLED */
-    bool serving;      /* the seat is at work on it */
-    bool closing;      /* it is being freed */
-    bool dropped;      /* … and goes when its fill is settled */
+    uint64_t disputed_until_ns; /* then DISPUTED indices are EMPTY again; CLOCK_NEVER: none is */
+    unsigned recalled;          /* chunks that are RECALLED */
+    bool serving;               /* the seat is at work on it */
+    bool closing;               /* it is being freed */
+    bool dropped;               /* … and goes when its fill is settled */
 };
 
 static inline struct gmb_arena *arena_from_lease(struct gmb_lease *lease)
 {
     return container_of(lease, struct gmb_arena, lease);
+}
+
+static inline bool arena_filling(const struct gmb_arena *arena)
+{
+    return arena->lanes[ARENA_LANE_GROWTH].request != NULL ||
+           arena->lanes[ARENA_LANE_LARGE].request != NULL;
 }
 
 /* 1/16 s, never 0. */

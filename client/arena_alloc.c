@@ -293,15 +293,47 @@ static inline bool slot_alloc_one(
     return true;
 }
 
+static bool chunk_whole(const struct arena_table *table, uint32_t chunk)
+{
+    const uint64_t *words = arena_table_free(table, chunk);
+
+    for (uint32_t i = 0; i < words_used(table); i++) {
+        uint64_t pages = word_pages(table, i);
+
+        if ((__atomic_load_n(&words[i], __ATOMIC_RELAXED) & pages) != pages)
+            return false;
+    }
+    return true;
+}
+
+/*
+ * A batch that is larger than a chunk takes whole chunks as far as there are any. Its pages are
+ * pinned and freed together: spread over chunks that others share, each batch would keep more
+ * memory than it needs from being evicted.
+ */
+static size_t whole_take(const struct arena_pool *pool, unsigned own, size_t n, uint32_t *ret_pages)
+{
+    const struct arena_table *table = &pool->table;
+    uint32_t top = arena_pool_top(pool), per_chunk = table->layout.pages_per_chunk, word = 0;
+    size_t taken = 0;
+
+    for (uint32_t chunk = 0; chunk < top && n - taken >= per_chunk; chunk++) {
+        if (arena_chunk_state(table, chunk) == ARENA_CHUNK_LIVE && chunk_whole(table, chunk) &&
+            !slot_taken(pool, own, chunk))
+            taken += chunk_take(table, chunk, &word, per_chunk, ret_pages + taken);
+    }
+    return taken;
+}
+
 static enum arena_op pages_alloc_any(
     struct arena_pool *pool, unsigned own, size_t n, uint32_t *ret_pages, uint32_t now)
 {
     const struct arena_table *table = &pool->table;
     uint32_t chunk = __atomic_load_n(&pool->slots[own].chunk, __ATOMIC_RELAXED);
     uint32_t *word = &pool->slots[own].word;
-    size_t taken = 0;
+    size_t taken = whole_take(pool, own, n, ret_pages);
 
-    for (;;) {
+    while (taken < n) {
         if (chunk != NO_CHUNK)
             taken += chunk_take(table, chunk, word, n - taken, ret_pages + taken);
         if (taken == n)

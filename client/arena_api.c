@@ -70,16 +70,46 @@ static int alloc_refuse(struct gmb_arena *arena, size_t n, struct outcome *outco
 struct want {
     size_t n;
     uint64_t deadline_ns, patience_ns;
-    uint64_t fill; /* number of the fill that it asked for; 0: none */
+    enum arena_lane_name lane; /* … of the fill that it asked for, and its number there; 0: none */
+    uint64_t fill;
 };
 
 /* Whether a refusal of the broker's ends the wait: not one that crossed a restore. */
 static bool fill_failed(const struct gmb_arena *arena, const struct want *want)
 {
-    int code = arena->fill_outcome.code;
+    const struct arena_lane *lane = &arena->lanes[want->lane];
+    int code = lane->outcome.code;
 
-    return want->fill != 0 && arena->fills == want->fill && code != 0 && code != GMB_E_INVALID &&
+    return want->fill != 0 && lane->concluded == want->fill && code != 0 && code != GMB_E_INVALID &&
            code != GMB_E_CONFLICT;
+}
+
+/* Whether what it asked for is on its way. */
+static bool fill_flies(const struct gmb_arena *arena, const struct want *want)
+{
+    const struct arena_lane *lane = &arena->lanes[want->lane];
+
+    return lane->request != NULL && want->fill == lane->concluded + 1;
+}
+
+/* Asks for what it lacks, unless the lane for it is taken: what comes there may do. */
+static int want_ask(
+    struct gmb_arena *arena, struct want *want, uint64_t now_ns, struct outcome *outcome)
+{
+    uint64_t lacking = MAX(sub_saturate(want->n, arena_pool_free(&arena->pool)), UINT64_C(1));
+    enum arena_lane_name lane =
+        lacking < arena->pool.table.layout.pages_per_chunk ? ARENA_LANE_GROWTH : ARENA_LANE_LARGE;
+    int r;
+
+    if (arena->lanes[lane].request != NULL)
+        return 0;
+    r = arena_fill_start(arena, lane, lacking, want->deadline_ns - now_ns, outcome);
+    if (r == 0) {
+        want->lane = lane;
+        want->fill = arena->lanes[lane].concluded + 1;
+    }
+    /* There, somebody may free pages meanwhile. */
+    return r == GMB_E_EXHAUSTED ? 0 : r;
 }
 
 /* One turn of waiting, with the session's lock: asks, listens. An error ends the wait. */
@@ -87,33 +117,29 @@ static int alloc_turn(struct gmb_arena *arena, struct want *want, struct outcome
 {
     struct gmb_session *session = arena->lease.session;
     uint64_t now_ns = clock_now(&clock_monotonic), until_ns;
-    int r;
+    bool own = fill_flies(arena, want);
 
     if (session->conn == NULL) {
         *outcome = session->broken;
         return outcome->code;
     }
     if (fill_failed(arena, want)) {
-        *outcome = arena->fill_outcome;
+        *outcome = arena->lanes[want->lane].outcome;
         return outcome->code;
     }
     /* The broker keeps the deadline of what this thread asked for; another thread's fill may wait
      * for longer than this one will. */
-    until_ns = arena->filling != NULL && want->fill == arena->fills + 1 ? want->patience_ns
-                                                                        : want->deadline_ns;
+    until_ns = own ? want->patience_ns : want->deadline_ns;
     if (now_ns >= until_ns)
         return outcome_set(
             outcome, GMB_E_TIMED_OUT, "the arena got not %zu free pages in time", want->n);
-    if (arena->filling == NULL) {
-        r = arena_fill_start(arena,
-            MAX(sub_saturate(want->n, arena_pool_free(&arena->pool)), UINT64_C(1)),
-            want->deadline_ns - now_ns, outcome);
-        if (r == 0) {
-            want->fill = arena->fills + 1;
-            until_ns = want->patience_ns;
-        } else if (r != GMB_E_EXHAUSTED) { /* there, somebody may free pages meanwhile */
+    if (!own) {
+        int r = want_ask(arena, want, now_ns, outcome);
+
+        if (r < 0)
             return r;
-        }
+        if (fill_flies(arena, want))
+            until_ns = want->patience_ns;
     }
     session_step(session, until_ns);
     return 0;

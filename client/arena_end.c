@@ -89,8 +89,10 @@ static void arena_withdraw(struct gmb_arena *arena)
     struct outcome ignored;
 
     arena->closing = true;
-    if (arena->filling != NULL)
-        (void) request_cancel(arena->lease.session, arena->filling->id, &ignored);
+    for (unsigned i = 0; i < ARENA_LANE_MAX; i++) {
+        if (arena->lanes[i].request != NULL)
+            (void) request_cancel(arena->lease.session, arena->lanes[i].request->id, &ignored);
+    }
 }
 
 void arenas_withdraw(struct gmb_session *session)
@@ -100,7 +102,7 @@ void arenas_withdraw(struct gmb_session *session)
 }
 
 /* Waits until neither the seat nor a fill is at work on it. False, with the arena left to the seat,
- * when the broker doesn't answer that fill. */
+ * when the broker doesn't answer such a fill. */
 static bool arena_settle(struct gmb_arena *arena)
 {
     struct gmb_session *session = arena->lease.session;
@@ -109,9 +111,9 @@ static bool arena_settle(struct gmb_arena *arena)
 
     (void) pthread_mutex_lock(&session->lock);
     arena_withdraw(arena);
-    while (arena->serving || (arena->filling != NULL && clock_now(&clock_monotonic) < deadline_ns))
+    while (arena->serving || (arena_filling(arena) && clock_now(&clock_monotonic) < deadline_ns))
         session_step(session, deadline_ns);
-    settled = arena->filling == NULL;
+    settled = !arena_filling(arena);
     arena->dropped = !settled;
     (void) pthread_mutex_unlock(&session->lock);
     return settled;

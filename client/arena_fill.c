@@ -1,11 +1,12 @@
 /*
- * One fill of an arena is on its way at a time. It is the arena's, not the waiting thread's:
+ * One fill of each lane is on its way at a time. It is the arena's, not the waiting thread's:
  * whoever waits for memory looks at the pool again when a fill was concluded, and a fill that comes
  * too late for one thread serves the next.
  *
- * Chunks in which the broker restores pages come unasked and may cross a fill for the same indices.
- * The broker sent its grant first and refuses the fill, whose refusal then leaves those chunks
- * alone.
+ * Chunks in which the broker restores pages come unasked and may cross a fill for the same indices,
+ * which the broker refuses: it has sent its grant before, or waits for the memory itself. Where the
+ * chunks didn't come before the refusal, their indices are left alone for a moment, and others are
+ * asked for: asked again at once, they would be refused again, as fast as messages go.
  */
 #include "client/arena_fill.h"
 
@@ -15,6 +16,8 @@
 
 #define PAUSE_FIRST_NS (50 * NSEC_PER_MSEC)
 #define PAUSE_LAST_NS (2 * NSEC_PER_SEC)
+/* For so long indices that the broker refused are left to it. */
+#define DISPUTE_NS (10 * NSEC_PER_MSEC)
 
 static uint32_t chunks_max(const struct gmb_arena *arena)
 {
@@ -31,25 +34,28 @@ static bool index_empty(const struct gmb_arena *arena, uint32_t chunk, bool whol
                  : arena_chunk_free(table, chunk) > 0;
 }
 
-/* The lowest empty indices, at most `count` of them in a row; 0 when there are none. */
+/* The lowest run of `count` empty indices, or the longest there is; 0 when none is empty. What is
+ * asked for in one piece is granted in one piece: parts of it would lie idle and be taken back
+ * before the rest has come. */
 static uint32_t run_find(
     const struct gmb_arena *arena, bool whole, uint32_t count, uint32_t *ret_first)
 {
-    uint32_t first = 0, length = 0;
+    uint32_t longest = 0, length = 0;
 
-    while (first < chunks_max(arena) && !index_empty(arena, first, whole))
-        first++;
-    while (first + length < chunks_max(arena) && length < count &&
-           index_empty(arena, first + length, whole))
-        length++;
-    *ret_first = first;
-    return length;
+    for (uint32_t i = 0; i < chunks_max(arena) && longest < count; i++) {
+        length = index_empty(arena, i, whole) ? length + 1 : 0;
+        if (length > longest) {
+            longest = length;
+            *ret_first = i + 1 - length;
+        }
+    }
+    return longest;
 }
 
-int arena_fill_start(
-    struct gmb_arena *arena, uint64_t pages, uint64_t wait_ns, struct outcome *outcome)
+int arena_fill_start(struct gmb_arena *arena, enum arena_lane_name lane, uint64_t pages,
+    uint64_t wait_ns, struct outcome *outcome)
 {
-    uint32_t per_chunk = arena->pool.table.layout.pages_per_chunk, first, count;
+    uint32_t per_chunk = arena->pool.table.layout.pages_per_chunk, first = 0, count;
     uint64_t wanted = MIN(pages / per_chunk + (pages % per_chunk != 0), chunks_max(arena));
     struct request *request;
     int r;
@@ -66,6 +72,7 @@ int arena_fill_start(
     request->first_chunk = first;
     request->bytes = count * arena->lease.chunk_bytes;
     request->wait_ns = wait_ns;
+    request->urgent = lane == ARENA_LANE_GROWTH;
     r = request_submit(arena->lease.session, request, outcome);
     if (r < 0) {
         request_free(request);
@@ -73,7 +80,7 @@ int arena_fill_start(
     }
     for (uint32_t i = first; i < first + count; i++)
         arena->local[i] = ARENA_LOCAL_FILLING;
-    arena->filling = request;
+    arena->lanes[lane].request = request;
     return 0;
 }
 
@@ -112,15 +119,35 @@ static void run_forget(
     }
 }
 
+/* The indices of a refused fill that the broker fills itself. */
+static void run_dispute(
+    struct gmb_arena *arena, uint32_t first, uint32_t count, const struct outcome *outcome)
+{
+    if (outcome->code != GMB_E_INVALID && outcome->code != GMB_E_CONFLICT)
+        return;
+    for (uint32_t i = first; i < first + count; i++) {
+        if (arena->local[i] == ARENA_LOCAL_EMPTY)
+            arena->local[i] = ARENA_LOCAL_DISPUTED;
+    }
+    arena->disputed_until_ns = clock_now(&clock_monotonic) + DISPUTE_NS;
+}
+
+void arena_fill_disputes_end(struct gmb_arena *arena, uint64_t now_ns)
+{
+    if (now_ns < arena->disputed_until_ns)
+        return;
+    arena->disputed_until_ns = CLOCK_NEVER;
+    for (uint32_t i = 0; i < chunks_max(arena); i++) {
+        if (arena->local[i] == ARENA_LOCAL_DISPUTED)
+            arena->local[i] = ARENA_LOCAL_EMPTY;
+    }
+}
+
 /* The longer the device has been full, the later it is asked again ahead of need. */
 static void prefetch_pause(struct gmb_arena *arena)
 {
     uint64_t pause_ns = MIN(2 * arena->prefetch_pause_ns, PAUSE_LAST_NS);
 
-    if (arena->fill_outcome.code == 0) {
-        arena->prefetch_pause_ns = arena->prefetch_after_ns = 0;
-        return;
-    }
     arena->prefetch_pause_ns = MAX(pause_ns, PAUSE_FIRST_NS);
     arena->prefetch_after_ns = clock_now(&clock_monotonic) + arena->prefetch_pause_ns;
 }
@@ -132,6 +159,7 @@ void arena_fill_conclude_consume(struct gmb_session *session, struct request *re
     uint32_t count = (uint32_t) (request->bytes / arena->lease.chunk_bytes);
     bool granted = request->granted_chunks == count, wanted = !arena->closing;
     struct outcome outcome = request->outcome;
+    struct arena_lane *lane;
     bool drop;
 
     if (outcome.code == 0 && wanted)
@@ -147,14 +175,20 @@ void arena_fill_conclude_consume(struct gmb_session *session, struct request *re
         run_forget(arena, ARENA_LOCAL_FILLING, first, count, kept);
         if (granted && kept == 0)
             arena_tell(arena, REQUEST_RETURN, first, count);
+        run_dispute(arena, first, count, &outcome);
     }
-    arena->filling = NULL;
-    arena->fills++;
-    arena->fill_outcome = outcome;
-    prefetch_pause(arena);
+    lane = request == arena->lanes[ARENA_LANE_GROWTH].request ? &arena->lanes[ARENA_LANE_GROWTH]
+                                                              : &arena->lanes[ARENA_LANE_LARGE];
+    lane->request = NULL;
+    lane->concluded++;
+    lane->outcome = outcome;
+    if (outcome.code != 0)
+        prefetch_pause(arena);
+    else
+        arena->prefetch_pause_ns = arena->prefetch_after_ns = 0;
     session->arenas_due_ns = 0;
     request_free(request);
-    drop = arena->dropped;
+    drop = arena->dropped && !arena_filling(arena);
     (void) pthread_mutex_unlock(&session->lock);
     if (drop)
         arena_drop_consume(arena);
@@ -178,7 +212,8 @@ static int grant_check(const struct gmb_arena *arena, const Gmb__Grant *grant, s
     for (size_t i = 0; i < grant->n_chunks; i++) {
         uint8_t local = arena->local[grant->first_chunk + i];
 
-        if (local != ARENA_LOCAL_EMPTY && local != ARENA_LOCAL_FILLING)
+        if (local != ARENA_LOCAL_EMPTY && local != ARENA_LOCAL_FILLING &&
+            local != ARENA_LOCAL_DISPUTED)
             return outcome_set(why, GMB_E_PROTOCOL,
                 "the broker sent a chunk for index %zu, where one is", grant->first_chunk + i);
     }
@@ -258,6 +293,8 @@ int arena_recall_take(
         arena->local[chunk] = ARENA_LOCAL_RECALLED;
         arena->recalled++;
     }
+    /* Somebody needs the memory now: what was got ahead of need would be recalled, too. */
+    prefetch_pause(arena);
     session->arenas_due_ns = 0;
     return 0;
 }

@@ -215,6 +215,7 @@ static void settings_read(struct gmb_arena *arena, const struct gmb_arena_params
     if (prefetch == 0)
         prefetch = arena->lease.chunk_bytes;
     arena->prefetch_pages = MIN(prefetch / page + (prefetch % page != 0), ARENA_PAGES_MAX);
+    arena->disputed_until_ns = CLOCK_NEVER;
     arena->idle_ns = params->idle_ns != 0 ? params->idle_ns : NSEC_PER_SEC;
     atomic_store(&arena->now, arena_clock());
 }

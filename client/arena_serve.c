@@ -125,10 +125,10 @@ static void prefetch(struct gmb_arena *arena, const struct supply *supply, uint6
     struct outcome ignored = OUTCOME_OK;
 
     if (supply->used_chunks == 0 || supply->free_pages >= arena->prefetch_pages ||
-        arena->filling != NULL || now_ns < arena->prefetch_after_ns)
+        arena->lanes[ARENA_LANE_LARGE].request != NULL || now_ns < arena->prefetch_after_ns)
         return;
-    (void) arena_fill_start(
-        arena, arena->prefetch_pages - supply->free_pages, GMB_WAIT_NONE, &ignored);
+    (void) arena_fill_start(arena, ARENA_LANE_LARGE, arena->prefetch_pages - supply->free_pages,
+        GMB_WAIT_NONE, &ignored);
 }
 
 static void arena_serve(struct gmb_arena *arena, uint64_t now_ns)
@@ -138,6 +138,7 @@ static void arena_serve(struct gmb_arena *arena, uint64_t now_ns)
 
     atomic_store(&arena->now, arena_clock());
     (void) arena_after_apply(arena);
+    arena_fill_disputes_end(arena, now_ns);
     supply = supply_count(arena, now_ns);
     if (arena->idle_ns != CLOCK_NEVER)
         leaving = idle_close(arena, &supply, now_ns) || leaving;

@@ -78,6 +78,10 @@ static int wait_pages(struct gmb_arena *arena, size_t n, const uint32_t *pages, 
             *outcome = session->broken;
             break;
         }
+        if (atomic_load(&arena->lease.device->failed)) {
+            (void) outcome_set(outcome, GMB_E_GPU, "the arena's device is out of service");
+            break;
+        }
         if (clock_now(&clock_monotonic) >= deadline_ns) {
             (void) outcome_set(outcome, GMB_E_TIMED_OUT, "pages are still on their way back");
             break;

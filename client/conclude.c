@@ -7,10 +7,12 @@
  */
 #include "client/conclude.h"
 
+#include "client/gang.h"
+#include "client/grant.h"
 #include "client/lease.h"
 #include "client/request.h"
 
-static int chunks_enable(
+int conclude_enable(
     struct gmb_session *session, const struct request *request, struct outcome *outcome)
 {
     const struct gmb_lease *lease = request->lease;
@@ -53,6 +55,18 @@ static void give_back_consume(
         request_free(request);
 }
 
+void conclude_undo_consume(struct gmb_session *session, struct request *request, bool granted)
+{
+    bool undone = chunks_undo(session, request);
+
+    (void) pthread_mutex_lock(&session->lock);
+    if (undone && granted)
+        give_back_consume(session, request, request->lease);
+    else
+        request_free(request);
+    (void) pthread_mutex_unlock(&session->lock);
+}
+
 /* An arena or a watch that came when nobody waited for it any more. */
 static void undo_consume(
     struct gmb_session *session, struct request *request, enum request_kind kind, uint64_t target)
@@ -91,6 +105,10 @@ void request_conclude_consume(
 
     ret->outcome = request->outcome;
     ret->lease = lease;
+    if (request->kind == REQUEST_GANG) {
+        gang_conclude_consume(session, request, NULL, &ret->outcome);
+        return;
+    }
     if (request->kind == REQUEST_ARENA && request->arena_id != 0) {
         undo_consume(session, request, REQUEST_RELEASE, request->arena_id);
         return;
@@ -103,10 +121,9 @@ void request_conclude_consume(
         request_free(request);
         return;
     }
-    granted = request->first_chunk + request->granted_chunks == request->total_chunks &&
-              request->total_chunks > 0;
+    granted = grant_complete(request);
     if (ret->outcome.code == 0 && !nobody)
-        (void) chunks_enable(session, request, &ret->outcome);
+        (void) conclude_enable(session, request, &ret->outcome);
     if (ret->outcome.code != 0 || nobody)
         undone = chunks_undo(session, request);
 

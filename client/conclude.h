@@ -16,3 +16,10 @@ struct conclusion {
  */
 void request_conclude_consume(
     struct gmb_session *session, struct request *request, struct conclusion *ret);
+
+/* Makes a new lease's mapped chunks accessible. GPU. Without `lock`. */
+int conclude_enable(
+    struct gmb_session *session, const struct request *request, struct outcome *outcome);
+/* Unmaps them and, where the broker had `granted` them all, gives the lease back. Without `lock`.
+ */
+void conclude_undo_consume(struct gmb_session *session, struct request *request, bool granted);

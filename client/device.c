@@ -23,14 +23,16 @@ static int device_load(struct gmb_session *session, const Gmb__Device *told, str
         told->granularity_bytes == 0)
         return outcome_set(outcome, GMB_E_PROTOCOL, "the broker told of a device without %s",
             told->granularity_bytes == 0 ? "granularity" : "UUID");
-    ret->gpu = gpu_device_find(session->gpu, uuid_format(text, &ret->uuid));
+    /* A process without NVML can't tell a MIG instance from a GPU: the broker can. */
+    uuid_format_device(text, &ret->uuid, told->mig);
+    ret->gpu = gpu_device_find(session->gpu, text);
     ret->info.size = sizeof(ret->info);
-    (void) snprintf(
-        ret->info.uuid, sizeof(ret->info.uuid), "%s", ret->gpu != NULL ? ret->gpu->uuid : text);
+    (void) snprintf(ret->info.uuid, sizeof(ret->info.uuid), "%s", text);
     (void) snprintf(ret->info.name, sizeof(ret->info.name), "%s", told->name);
     ret->info.capacity_bytes = told->capacity_bytes;
     ret->info.granularity_bytes = told->granularity_bytes;
     ret->info.memory_max_bytes = told->memory_max_bytes;
+    atomic_store(&ret->failed, told->failed);
     return 0;
 }
 
@@ -103,6 +105,24 @@ void devices_release(struct gmb_session *session)
     }
 }
 
+void device_failed_take(struct gmb_session *session, const Gmb__DeviceFailed *told)
+{
+    struct uuid uuid;
+
+    if (uuid_from_bytes(told->device.data, told->device.len, &uuid) < 0)
+        return;
+    for (unsigned i = 0; i < session->device_count; i++) {
+        if (uuid_equal(&session->devices[i].uuid, &uuid))
+            atomic_store(&session->devices[i].failed, true);
+    }
+}
+
+static void device_info_copy(struct device *device, struct gmb_device_info *ret)
+{
+    *ret = device->info;
+    ret->failed = atomic_load(&device->failed);
+}
+
 _public_ unsigned gmb_device_count(const gmb_session *session)
 {
     return session->device_count;
@@ -121,6 +141,6 @@ _public_ int gmb_device_get(
         (void) outcome_set(&outcome, GMB_E_INVALID, "there is no device %u, the broker has %u",
             index, session->device_count);
     else
-        *info = session->devices[index].info;
+        device_info_copy(&session->devices[index], info);
     return outcome_publish(&outcome);
 }

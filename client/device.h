@@ -11,6 +11,9 @@ int devices_load(struct gmb_session *session, const Gmb__Welcome *welcome, struc
 int device_find(
     struct gmb_session *session, const char *uuid, struct device **ret, struct outcome *outcome);
 
+/* The broker says that a device is out of service. */
+void device_failed_take(struct gmb_session *session, const Gmb__DeviceFailed *told);
+
 /* Makes sure of the device's context. GPU when it can't be made. Blocks for the making at first. */
 int device_retain(struct gmb_session *session, struct device *device, struct outcome *outcome);
 

@@ -128,10 +128,13 @@ struct gmb_device_info {
     uint64_t capacity_bytes;    /* what the broker hands out there, to all tenants together */
     uint64_t granularity_bytes; /* chunks are multiples of this */
     uint64_t memory_max_bytes;  /* the tenant's MemoryMax when we connected; UINT64_MAX: none */
+    uint32_t failed; /* not 0: lost or broken, and out of service; requests there get GPU, and what
+                        is leased there can be given back and little else */
 };
 
 unsigned gmb_device_count(const gmb_session *session);
-/* INVALID for an index past the count. */
+/* As things are now, as far as the broker's messages have been read. INVALID for an index past the
+ * count. */
 int gmb_device_get(const gmb_session *session, unsigned index, struct gmb_device_info *info);
 
 /* ---------------------------------------------------------------- leases */
@@ -156,6 +159,16 @@ struct gmb_lease_params {
  * GPU, PROTOCOL, INTERNAL. After a failure nothing is held. */
 int gmb_lease_new(
     gmb_session *session, const struct gmb_lease_params *params, gmb_lease **ret_lease);
+
+/* Takes `n` leases in one request, each on another device: all of them or none. Two processes that
+ * want the same devices in another order don't wait for each other, and while one waits it holds
+ * nothing; what it asks for is kept free for it as for a single request. `params` are n structures
+ * one behind the other, each as long as the first one's `size` says; wait_ns and label of the first
+ * hold for all. ret_leases[i] is the lease of params[i], afterwards one like any other. Blocks and
+ * fails as gmb_lease_new(), with the device that refused named in gmb_error_text(); INVALID too for
+ * n = 0, n > 64 and two parts on one device. After a failure nothing is held or written. */
+int gmb_lease_gang(
+    gmb_session *session, const struct gmb_lease_params *params, size_t n, gmb_lease **ret_leases);
 
 /* Device address of the first byte: a CUdeviceptr. The same for the life of the lease. */
 uint64_t gmb_lease_address(const gmb_lease *lease);
@@ -256,8 +269,8 @@ int gmb_page_unpin(gmb_arena *arena, size_t n, const uint32_t *pages);
 /* Whether all are resident now: GMB_PIN_*. The pages are pinned by the caller. */
 int gmb_page_ready(gmb_arena *arena, size_t n, const uint32_t *pages);
 /* Blocks until all are resident (GMB_PIN_READY) or those that aren't are lost (GMB_PIN_LOST), or
- * wait_ns passed (TIMED_OUT). DISCONNECTED when the broker went away meanwhile: unpin what isn't
- * ready. */
+ * wait_ns passed (TIMED_OUT). DISCONNECTED when the broker went away meanwhile, and GPU when the
+ * device failed: unpin what isn't ready. */
 int gmb_page_wait(gmb_arena *arena, size_t n, const uint32_t *pages, uint64_t wait_ns);
 /* Marks a use, for the eviction policy; pinning does so, too. */
 int gmb_page_touch(gmb_arena *arena, size_t n, const uint32_t *pages);

@@ -124,7 +124,13 @@ static void part_map(struct gmb_session *session, struct request *request, struc
     }
 }
 
-int grant_take(struct gmb_session *session, struct request *request, const Gmb__Grant *grant,
+bool grant_complete(const struct request *request)
+{
+    return request->total_chunks > 0 &&
+           request->first_chunk + request->granted_chunks == request->total_chunks;
+}
+
+int grant_part_take(struct gmb_session *session, struct request *request, const Gmb__Grant *grant,
     struct fdset *fds, struct outcome *why)
 {
     uint64_t patience = add_saturate(clock_now(&clock_monotonic), session->timeout_ns);
@@ -145,7 +151,15 @@ int grant_take(struct gmb_session *session, struct request *request, const Gmb__
         (void) pthread_mutex_lock(&session->lock);
     }
     request->granted_chunks += (uint32_t) grant->n_chunks;
-    if (request->first_chunk + request->granted_chunks == request->total_chunks)
-        request_answer(session, request);
     return 0;
+}
+
+int grant_take(struct gmb_session *session, struct request *request, const Gmb__Grant *grant,
+    struct fdset *fds, struct outcome *why)
+{
+    int r = grant_part_take(session, request, grant, fds, why);
+
+    if (r == 0 && grant_complete(request))
+        request_answer(session, request);
+    return r;
 }

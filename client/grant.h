@@ -12,6 +12,11 @@
 int grant_take(struct gmb_session *session, struct request *request, const Gmb__Grant *grant,
     struct fdset *fds, struct outcome *why);
 
+/* The same, but the request isn't answered: whether it has everything, grant_complete() says. */
+int grant_part_take(struct gmb_session *session, struct request *request, const Gmb__Grant *grant,
+    struct fdset *fds, struct outcome *why);
+bool grant_complete(const struct request *request);
+
 /* Address space for all that the lease may become, in whole chunks. INVALID, GPU. Without `lock`.
  */
 int grant_range_reserve(struct gmb_session *session, struct gmb_lease *lease, uint64_t chunk_bytes,

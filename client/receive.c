@@ -11,6 +11,8 @@
 #include "client/arena_fill.h"
 #include "client/arena_serve.h"
 #include "client/conclude.h"
+#include "client/device.h"
+#include "client/gang.h"
 #include "client/grant.h"
 #include "client/news.h"
 #include "client/request.h"
@@ -39,6 +41,8 @@ static int answer_take(struct gmb_session *session, struct request *request,
 {
     switch (message->body_case) {
     case GMB__BROKER_MESSAGE__BODY_GRANT:
+        if (request->kind == REQUEST_GANG)
+            return gang_grant_take(session, request, message->grant, fds, why);
         if (request_takes_memory(request))
             return grant_take(session, request, message->grant, fds, why);
         break;
@@ -78,6 +82,8 @@ static int answer_take(struct gmb_session *session, struct request *request,
     case GMB__BROKER_MESSAGE__BODY_CHUNK_RECALL:
     case GMB__BROKER_MESSAGE__BODY_PRESSURE:
     case GMB__BROKER_MESSAGE__BODY_ADVICE:
+    case GMB__BROKER_MESSAGE__BODY_DEVICE_FAILED:
+    case GMB__BROKER_MESSAGE__BODY_ENDING:
     case GMB__BROKER_MESSAGE__BODY__NOT_SET:
     case _GMB__BROKER_MESSAGE__BODY__CASE_IS_INT_SIZE:
         break;
@@ -92,12 +98,20 @@ static int event_take(struct gmb_session *session, const Gmb__BrokerMessage *mes
 {
     if (message->body_case == GMB__BROKER_MESSAGE__BODY_GRANT)
         return arena_grant_take(session, message->grant, fds, why);
+    if (message->body_case == GMB__BROKER_MESSAGE__BODY_DEVICE_FAILED) {
+        device_failed_take(session, message->device_failed);
+        return 0;
+    }
     if (message->body_case == GMB__BROKER_MESSAGE__BODY_CHUNK_RECALL)
         return arena_recall_take(session, message->chunk_recall, why);
     if (message->body_case == GMB__BROKER_MESSAGE__BODY_PRESSURE)
         return news_pressure_take(session, message->pressure, why);
     if (message->body_case == GMB__BROKER_MESSAGE__BODY_ADVICE)
         return news_advice_take(session, message->advice, why);
+    if (message->body_case == GMB__BROKER_MESSAGE__BODY_ENDING) {
+        session->ending = true;
+        return 0;
+    }
     if (message->body_case != GMB__BROKER_MESSAGE__BODY_ERROR)
         return 0; /* an event of a later version */
     (void) outcome_from_error(why, message->error);
@@ -167,7 +181,9 @@ void session_receive(struct gmb_session *session)
         if (r == -EAGAIN)
             break;
         if (r == -ECONNRESET)
-            outcome_set(&why, GMB_E_DISCONNECTED, "the broker closed the connection");
+            outcome_set(&why, GMB_E_DISCONNECTED,
+                session->ending ? "the broker was ended in order"
+                                : "the broker closed the connection");
         else if (r == -EBADMSG)
             outcome_set(&why, GMB_E_PROTOCOL, "the broker sent a frame that is too large");
         else if (r < 0)

@@ -14,6 +14,7 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
+#include "client/gang.h"
 #include "client/pressure.h"
 #include "client/wait.h"
 
@@ -37,6 +38,9 @@ struct request *request_free(struct request *request)
         close_fd(&request->table_fd);
         close_fd(&request->event_fd);
         free(request->pages);
+        for (size_t i = 0; i < request->part_count; i++)
+            (void) request_free(request->parts[i]);
+        free(request->parts);
         free(request);
     }
     return NULL;
@@ -95,6 +99,7 @@ static int arena_transmit(struct conn *conn, struct request *request)
         fill.first = request->first_chunk;
         fill.count = (uint32_t) (request->bytes / request->lease->chunk_bytes);
         fill.wait_ns = request->wait_ns;
+        fill.urgent = request->urgent;
         message.body_case = GMB__CLIENT_MESSAGE__BODY_ARENA_FILL;
         message.arena_fill = &fill;
     } else if (request->kind == REQUEST_RETURN) {
@@ -156,6 +161,8 @@ static int request_transmit(struct conn *conn, struct request *request)
         break;
     case REQUEST_ARENA:
         return arena_request_send(conn, request);
+    case REQUEST_GANG:
+        return gang_transmit(conn, request);
     case REQUEST_FILL:
     case REQUEST_RETURN:
     case REQUEST_MAPPED:

@@ -7,7 +7,7 @@
 
 /* NULL without host memory. */
 struct request *request_new(enum request_kind kind, enum request_owner owner);
-/* Accepts NULL; returns NULL. Doesn't touch the lease. */
+/* With its parts. Accepts NULL; returns NULL. Doesn't touch the lease. */
 struct request *request_free(struct request *request);
 
 /*

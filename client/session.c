@@ -37,6 +37,8 @@ static void requests_free(struct list *requests)
     {
         if (request->kind == REQUEST_LEASE)
             request->lease->busy = false; /* it goes with the session's list */
+        for (size_t i = 0; i < request->part_count; i++)
+            request->parts[i]->lease->busy = false;
         request_free(request);
     }
 }
@@ -269,7 +271,7 @@ static void session_leave(struct gmb_session *session)
     {
         struct gmb_arena *arena = arena_from_lease(lease);
 
-        if (arena->filling != NULL)
+        if (arena_filling(arena))
             continue;
         (void) pthread_mutex_unlock(&session->lock);
         arena_drop_consume(arena);

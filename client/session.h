@@ -33,6 +33,7 @@ struct device {
     struct uuid uuid;
     const struct gpu_device *gpu; /* NULL where this process doesn't see it */
     struct CUctx_st *context;     /* guarded by `context_lock`; constant once set */
+    _Atomic bool failed;          /* out of service, says the broker */
 };
 
 /* A tenant's status page: see status.h. */
@@ -89,6 +90,7 @@ struct gmb_session {
     pthread_cond_t changed;
     struct conn *conn;     /* NULL once the session is over */
     struct outcome broken; /* why */
+    bool ending;           /* the broker said that it ends */
     bool reading;          /* the seat is taken */
     bool dispatching;
     bool threaded, stopping;
@@ -141,6 +143,7 @@ enum request_kind {
     REQUEST_ACK,
     REQUEST_MAPPED, /* this and the next one are told, not asked: gone once they are sent */
     REQUEST_WANT,
+    REQUEST_GANG,
     REQUEST_MAX
 };
 
@@ -158,6 +161,7 @@ struct request {
     enum request_kind kind;
     enum request_owner owner;
     bool sent, answered;
+    bool urgent;             /* FILL */
     struct gmb_lease *lease; /* of LEASE (owned until concluded), GROW and FILL */
     struct outcome outcome;
     uint64_t deadline_ns; /* when a waiter gives up */
@@ -177,12 +181,15 @@ struct request {
     bool off;                      /* SUBSCRIBE */
     struct gmb_watch_params watch; /* WATCH */
     uint32_t action, result;       /* ACK: enum gmb_degrade, enum gmb_advice_outcome; and bytes */
+    struct request **parts; /* GANG: owned, one for each lease, which is owned until concluded */
+    size_t part_count;
 
     /* What has come: the seat's alone until answered. */
     uint32_t first_chunk;    /* of the lease when it was sent */
     uint32_t total_chunks;   /* 0 before the first part */
     uint32_t granted_chunks; /* received, from first_chunk on */
     uint32_t mapped_chunks;
+    size_t part_at;    /* GANG: whose grant is next */
     uint64_t arena_id; /* ARENA, 0 before it is made; and its fds, owned, or −1 */
     uint64_t arena_chunk_bytes;
     uint32_t arena_max_chunks;
@@ -195,7 +202,7 @@ struct request {
 static inline bool request_takes_memory(const struct request *request)
 {
     return request->kind == REQUEST_LEASE || request->kind == REQUEST_GROW ||
-           request->kind == REQUEST_FILL;
+           request->kind == REQUEST_FILL || request->kind == REQUEST_GANG;
 }
 
 /* Whether the broker answers nothing. */

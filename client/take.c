@@ -2,6 +2,8 @@
  * Taking memory: a lease or more of one. Blocking and asynchronous calls differ in who owns the
  * request: the calling thread, which waits and concludes, or whoever dispatches.
  */
+#include "client/take.h"
+
 #include <string.h>
 
 #include "base/clock.h"
@@ -25,16 +27,21 @@ struct audience {
 
 static const struct audience waiter = {.owner = REQUEST_OWNER_WAITER};
 
-/* When a waiter stops believing in an answer: the broker keeps the deadline, if it is alive. */
-static uint64_t patience_ends(const struct gmb_session *session, const struct device *device,
-    uint64_t bytes, uint64_t wait_ns)
+uint64_t take_creation_ns(const struct request *request)
 {
-    uint64_t granules = bytes / device->info.granularity_bytes, creating, patience;
+    uint64_t granules = request->bytes / request->lease->device->info.granularity_bytes, creating;
 
-    if (__builtin_mul_overflow(granules, CREATE_NS_PER_GRANULE, &creating))
-        return CLOCK_NEVER;
-    patience = add_saturate(MIN(wait_ns, LIMIT_WAIT_NS), session->timeout_ns);
-    return add_saturate(clock_now(&clock_monotonic), add_saturate(patience, creating));
+    return __builtin_mul_overflow(granules, CREATE_NS_PER_GRANULE, &creating) ? UINT64_MAX
+                                                                              : creating;
+}
+
+/* When a waiter stops believing in an answer: the broker keeps the deadline, if it is alive. */
+static uint64_t patience_ends(const struct gmb_session *session, const struct request *request)
+{
+    uint64_t patience = add_saturate(MIN(request->wait_ns, LIMIT_WAIT_NS), session->timeout_ns);
+
+    return add_saturate(
+        clock_now(&clock_monotonic), add_saturate(patience, take_creation_ns(request)));
 }
 
 static int request_prepare(enum request_kind kind, const struct audience *audience,
@@ -51,7 +58,7 @@ static int request_prepare(enum request_kind kind, const struct audience *audien
     request->first_chunk = atomic_load(&lease->chunks);
     request->bytes = bytes;
     request->wait_ns = wait_ns;
-    request->deadline_ns = patience_ends(lease->session, lease->device, bytes, wait_ns);
+    request->deadline_ns = patience_ends(lease->session, request);
     *ret = request;
     return 0;
 }
@@ -69,14 +76,11 @@ static int params_read(
     return 0;
 }
 
-/* Everything up to the request on its way. On failure nothing is held. */
-static int lease_begin(struct gmb_session *session, const struct gmb_lease_params *asked,
-    const struct audience *audience, struct request **ret, uint64_t *ret_id,
-    struct outcome *outcome)
+static int lease_prepare(struct gmb_session *session, const struct gmb_lease_params *asked,
+    const struct audience *audience, struct request **ret, struct outcome *outcome)
 {
     struct gmb_lease_params params = {0};
     struct gmb_lease *lease;
-    struct request *request = NULL;
     struct device *device;
     int r;
 
@@ -94,21 +98,41 @@ static int lease_begin(struct gmb_session *session, const struct gmb_lease_param
     r = lease_make(session, device, MAX(params.bytes, params.max_bytes), &lease, outcome);
     if (r < 0)
         return r;
-    r = request_prepare(
-        REQUEST_LEASE, audience, lease, params.bytes, params.wait_ns, &request, outcome);
-    if (r == 0) {
-        request->chunk_bytes = params.chunk_bytes;
-        text_clean(request->label, sizeof(request->label), params.label);
-        (void) pthread_mutex_lock(&session->lock);
-        r = request_submit(session, request, outcome);
-        /* Before the lock is given up: `done` may run, and want the number, right afterwards. */
-        if (r == 0 && ret_id != NULL)
-            *ret_id = request->id;
-        (void) pthread_mutex_unlock(&session->lock);
-    }
+    r = request_prepare(REQUEST_LEASE, audience, lease, params.bytes, params.wait_ns, ret, outcome);
     if (r < 0) {
-        request_free(request);
         lease_free(lease);
+        return r;
+    }
+    (*ret)->chunk_bytes = params.chunk_bytes;
+    text_clean((*ret)->label, sizeof((*ret)->label), params.label);
+    return 0;
+}
+
+int take_prepare(struct gmb_session *session, const struct gmb_lease_params *params,
+    struct request **ret, struct outcome *outcome)
+{
+    return lease_prepare(session, params, &waiter, ret, outcome);
+}
+
+/* Everything up to the request on its way. On failure nothing is held. */
+static int lease_begin(struct gmb_session *session, const struct gmb_lease_params *params,
+    const struct audience *audience, struct request **ret, uint64_t *ret_id,
+    struct outcome *outcome)
+{
+    struct request *request;
+    int r = lease_prepare(session, params, audience, &request, outcome);
+
+    if (r < 0)
+        return r;
+    (void) pthread_mutex_lock(&session->lock);
+    r = request_submit(session, request, outcome);
+    /* Before the lock is given up: `done` may run, and want the number, right afterwards. */
+    if (r == 0 && ret_id != NULL)
+        *ret_id = request->id;
+    (void) pthread_mutex_unlock(&session->lock);
+    if (r < 0) {
+        lease_free(request->lease);
+        request_free(request);
         return r;
     }
     *ret = request;
@@ -162,23 +186,11 @@ static int grow_begin(struct gmb_lease *lease, uint64_t bytes, uint64_t wait_ns,
 static int request_finish(
     struct gmb_session *session, struct request *request, struct conclusion *ret)
 {
-    struct gmb_lease *grown = request->kind == REQUEST_GROW ? request->lease : NULL;
-    bool answered;
+    int r = request_await(session, request, &ret->outcome);
 
-    (void) pthread_mutex_lock(&session->lock);
-    while (!request->answered && clock_now(&clock_monotonic) < request->deadline_ns)
-        session_step(session, request->deadline_ns);
-    answered = request->answered;
-    if (!answered) {
-        request_abandon(session, request);
-        if (grown != NULL)
-            grown->busy = false;
-    }
-    (void) pthread_mutex_unlock(&session->lock);
-    if (!answered) {
+    if (r < 0) {
         ret->lease = NULL;
-        return outcome_set(&ret->outcome, GMB_E_TIMED_OUT,
-            "the broker doesn't answer: it is stopped or overloaded");
+        return r;
     }
     request_conclude_consume(session, request, ret);
     return ret->outcome.code;

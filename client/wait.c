@@ -77,6 +77,26 @@ void session_step(struct gmb_session *session, uint64_t deadline_ns)
     (void) pthread_cond_broadcast(&session->changed);
 }
 
+int request_await(struct gmb_session *session, struct request *request, struct outcome *outcome)
+{
+    struct gmb_lease *grown = request->kind == REQUEST_GROW ? request->lease : NULL;
+    bool answered;
+
+    (void) pthread_mutex_lock(&session->lock);
+    while (!request->answered && clock_now(&clock_monotonic) < request->deadline_ns)
+        session_step(session, request->deadline_ns);
+    answered = request->answered;
+    if (!answered) {
+        request_abandon(session, request);
+        if (grown != NULL)
+            grown->busy = false;
+    }
+    (void) pthread_mutex_unlock(&session->lock);
+    return answered ? 0
+                    : outcome_set(outcome, GMB_E_TIMED_OUT,
+                          "the broker doesn't answer: it is stopped or overloaded");
+}
+
 /* Neither can fail: the fds are non-blocking, and a counter that is full is readable already. */
 void session_wake(struct gmb_session *session)
 {

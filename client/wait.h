@@ -11,6 +11,12 @@
  */
 void session_step(struct gmb_session *session, uint64_t deadline_ns);
 
+/*
+ * Blocks until the request, which is the calling thread's, is answered. When its deadline passes
+ * before it is abandoned, and no longer the caller's: TIMED_OUT. Without `lock`.
+ */
+int request_await(struct gmb_session *session, struct request *request, struct outcome *outcome);
+
 /* Makes whoever is in session_step() return. Any thread; `lock` needn't be held. */
 void session_wake(struct gmb_session *session);
 

@@ -332,10 +332,23 @@ void arena_slot_give(struct arena_chunk *chunk, uint32_t page)
     evicted_count(chunk, -chunk->arena->table.layout.page_bytes);
 }
 
+/* In the tier, recomputable, and nobody waits for it; `word` was read just now. */
+static bool page_spare(const struct arena_chunk *chunk, uint32_t page, uint64_t word)
+{
+    const struct arena_table *table = &chunk->arena->table;
+    const struct arena_table_page *entry =
+        &table->pages[(size_t) chunk->index * table->layout.pages_per_chunk + page];
+
+    return arena_word_state(word) == ARENA_PAGE_EVICTED && arena_word_pins(word) == 0 &&
+           !chunk->pages[page].wanted &&
+           (__atomic_load_n(&entry->flags, __ATOMIC_RELAXED) & ARENA_PAGE_RECOMPUTABLE) != 0;
+}
+
 void arena_slots_sweep(struct arena_chunk *chunk)
 {
     uint32_t count = chunk->arena->table.layout.pages_per_chunk;
 
+    chunk->spare = 0;
     for (uint32_t i = 0; chunk->slots > 0 && i < count; i++) {
         const struct arena_page *record = &chunk->pages[i];
         uint64_t word;
@@ -346,7 +359,60 @@ void arena_slots_sweep(struct arena_chunk *chunk)
         if (arena_word_state(word) != ARENA_PAGE_EVICTED ||
             arena_word_generation(word) != record->generation)
             arena_slot_give(chunk, i);
+        else if (page_spare(chunk, i, word))
+            chunk->spare++;
     }
+}
+
+static bool chunk_spares_drop(struct arena_chunk *chunk)
+{
+    uint32_t count = chunk->arena->table.layout.pages_per_chunk;
+    bool some = false;
+
+    for (uint32_t i = 0; chunk->slots > 0 && i < count; i++) {
+        uint64_t word = __atomic_load_n(arena_page_word(chunk, i), __ATOMIC_SEQ_CST);
+
+        if (chunk->pages[i].slot == ARENA_NO_SLOT || chunk->pages[i].job != ARENA_PAGE_IDLE ||
+            !page_spare(chunk, i, word) || !arena_page_swap(chunk, i, word, ARENA_PAGE_LOST))
+            continue;
+        arena_slot_give(chunk, i);
+        some = true;
+    }
+    chunk->spare = 0;
+    return some;
+}
+
+/* The chunk with spares that was used longest ago; NULL when there is none. */
+static struct arena_chunk *spares_oldest(const struct arena *arena)
+{
+    uint32_t now = (uint32_t) (clock_now(arena->broker->clock) / ARENA_TICK_NS), oldest_age = 0;
+    struct arena_chunk *oldest = NULL;
+
+    for (uint32_t i = 0; i < arena->top; i++) {
+        struct arena_chunk *chunk = arena->chunks[i];
+        uint32_t age = now - __atomic_load_n(&arena->table.chunks[i].last_use, __ATOMIC_RELAXED);
+
+        if (chunk == NULL || chunk->spare == 0 || (oldest != NULL && age <= oldest_age))
+            continue;
+        oldest = chunk;
+        oldest_age = age;
+    }
+    return oldest;
+}
+
+bool arena_slots_drop(struct arena *arena)
+{
+    struct arena_chunk *chunk;
+
+    while ((chunk = spares_oldest(arena)) != NULL) {
+        bool some = chunk_spares_drop(chunk);
+
+        if (chunk->phase == ARENA_EMPTY)
+            arena_chunk_settle(chunk);
+        if (some)
+            return true;
+    }
+    return false;
 }
 
 /* ------------------------------------------------------------------ to the worker and the log */

@@ -16,6 +16,7 @@
  */
 #pragma once
 
+#include "base/clock.h"
 #include "base/list.h"
 #include "daemon/core/core.h"
 #include "daemon/tier.h"
@@ -31,6 +32,9 @@ const char *arena_phase_name(enum arena_phase phase);
 
 /* What the broker does with a page. */
 enum arena_page_job { ARENA_PAGE_IDLE, ARENA_PAGE_LEAVES, ARENA_PAGE_COMES, ARENA_PAGE_JOB_MAX };
+
+/* The clock of last_use in the table. */
+#define ARENA_TICK_NS (NSEC_PER_SEC / 16)
 
 #define ARENA_NO_SLOT UINT64_MAX
 
@@ -58,8 +62,10 @@ struct arena_chunk {
     uint32_t restores;    /* … and those of them that write to it */
     uint32_t slots;       /* of its pages */
     uint32_t wants;       /* wanted pages */
+    uint32_t spare;       /* of its pages in the tier, those that may be dropped, as last seen */
     uint32_t drops;       /* pages that may be dropped instead of copied */
     uint32_t beneficiary; /* CLOSING, RECALLED: index of the tenant, UINT32_MAX an operator */
+    uint64_t came_ns;     /* when it was mapped */
     uint64_t due_ns;      /* CLOSING: look again; RECALLED: deadline; MAPPED: not chosen before */
     struct arena_page *pages; /* by page of the chunk; NULL: none has a slot */
 };
@@ -128,8 +134,12 @@ bool arena_page_swap(
 /* Gives the page a slot of the tier: an enum tier_outcome or -ENOMEM. */
 int arena_slot_take(struct arena_chunk *chunk, uint32_t page) _must_check_;
 void arena_slot_give(struct arena_chunk *chunk, uint32_t page);
-/* Slots of pages that the worker freed meanwhile go back, if no job names them. */
+/* Slots of pages that the worker freed meanwhile go back, if no job names them. Counts those that
+ * may be dropped. */
 void arena_slots_sweep(struct arena_chunk *chunk);
+/* Makes room among the arena's slots: what can be computed again and nobody waits for is dropped, of
+ * the chunk that was used longest ago. False when there is nothing. */
+bool arena_slots_drop(struct arena *arena);
 
 /* Tells whoever waits for pages to look. Never blocks. */
 void arena_notify(const struct arena *arena);

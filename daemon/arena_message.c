@@ -171,6 +171,7 @@ void on_arena_fill(struct session *session, const Gmb__ClientMessage *message)
         .arena_fill.first = body->first,
         .arena_fill.count = body->count,
         .arena_fill.wait_ns = body->wait_ns,
+        .arena_fill.urgent = body->urgent,
     };
 
     request_submit(session, &event,
@@ -338,6 +339,7 @@ void on_arena_mapped(struct session *session, const Gmb__ClientMessage *message)
 {
     const Gmb__ArenaMapped *body = message->arena_mapped;
     struct arena *arena = arena_of(session, body->lease);
+    uint64_t now = clock_now(session->broker->clock);
     struct hosting *hosting;
     uint32_t number, generation;
 
@@ -359,6 +361,7 @@ void on_arena_mapped(struct session *session, const Gmb__ClientMessage *message)
         chunk->phase = ARENA_MAPPED;
         chunk->filling = false;
         chunk->due_ns = 0;
+        chunk->came_ns = now;
     }
     hosting = session->broker->hosting[arena->device];
     if (hosting->mover != NULL)

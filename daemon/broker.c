@@ -16,6 +16,7 @@
 #include "base/size.h"
 #include "daemon/arena.h"
 #include "daemon/arena_message.h"
+#include "daemon/device.h"
 #include "daemon/pressure.h"
 #include "daemon/restore.h"
 #include "proto/frame.h"
@@ -175,6 +176,16 @@ void broker_settle(struct broker *broker)
     pressure_pump(broker->pressure);
     sessions_end(broker);
     timer_set(broker);
+    observers_settled(&broker->observers);
+}
+
+bool broker_progresses(const struct broker *broker, uint64_t patience_ns)
+{
+    uint64_t now = clock_now(broker->clock);
+
+    /* A core that always has more to do is due at once, again and again: it does progress. */
+    return sub_saturate(now, broker->tick_at_ns) < patience_ns ||
+           sub_saturate(now, broker->ticked_ns) < patience_ns;
 }
 
 static void on_tick(evutil_socket_t fd, short what, void *data)
@@ -184,17 +195,10 @@ static void on_tick(evutil_socket_t fd, short what, void *data)
 
     (void) fd;
     (void) what;
+    broker->ticked_ns = clock_now(broker->clock);
     broker->tick_at_ns = CLOCK_NEVER - 1; /* it is set to nothing that core_next_tick() gives */
     broker_step(broker, &event);
     broker_settle(broker);
-}
-
-static void healthy_set(struct broker *broker, uint32_t device, bool healthy)
-{
-    if (broker->devices[device].healthy == healthy)
-        return;
-    broker->devices[device].healthy = healthy;
-    pressure_health_changed(broker->pressure, device);
 }
 
 static void driver_failed(struct broker *broker, const struct executor_done *done, const char *what)
@@ -206,7 +210,7 @@ static void driver_failed(struct broker *broker, const struct executor_done *don
         log_debug("device %u: the driver has no memory for a chunk", done->device);
         return;
     }
-    healthy_set(broker, done->device, false);
+    device_healthy_set(broker, done->device, false);
     if (!ratelimit_pass(&device->failures, clock_now(broker->clock), COMPLAINT_INTERVAL_NS,
             COMPLAINT_LINES, &held))
         return;
@@ -221,8 +225,6 @@ static void completion_step(struct broker *broker, const struct executor_done *d
 {
     struct core_event event = {0};
 
-    if (done->result == 0)
-        healthy_set(broker, done->device, true);
     switch (done->type) {
     case EXECUTOR_JOB_CREATE:
         event.type = done->result == 0 ? CORE_EVENT_CHUNK_CREATED : CORE_EVENT_CHUNK_FAILED;
@@ -243,6 +245,7 @@ static void completion_step(struct broker *broker, const struct executor_done *d
             driver_failed(broker, done, "asking for free memory");
             event.observed.free_bytes = UINT64_MAX;
         }
+        device_heard(broker, done->device, done->result, done->text);
         broker_step(broker, &event);
         return;
     case EXECUTOR_JOB_MAX:
@@ -251,6 +254,7 @@ static void completion_step(struct broker *broker, const struct executor_done *d
     event.chunk.device = done->device;
     event.chunk.chunk = done->chunk;
     event.chunk.generation = done->generation;
+    device_heard(broker, done->device, done->result, done->text);
     broker_step(broker, &event);
 }
 
@@ -298,6 +302,7 @@ static int devices_add(struct broker *broker, char error[CONFIG_ERROR_BYTES])
         };
 
         broker->devices[i].uuid = device->uuid;
+        broker->devices[i].mig = uuid_is_mig(broker->gpu->devices[i]->uuid);
         broker->devices[i].granularity_bytes = broker->gpu->devices[i]->granularity_bytes;
         broker->devices[i].healthy = true;
         answer = broker_ask(broker, &event);
@@ -409,13 +414,14 @@ int broker_new(struct event_base *base, const struct clock *clock, struct gpu *g
     broker->clock = clock;
     broker->gpu = gpu;
     broker->config = config;
-    broker->start_ns = clock_now(clock);
+    broker->start_ns = broker->ticked_ns = clock_now(clock);
     broker->device_count = config->device_count;
     broker->tick_at_ns = CLOCK_NEVER;
     list_init(&broker->sessions);
     list_init(&broker->greeting);
     list_init(&broker->doomed);
     list_init(&broker->noted);
+    list_init(&broker->observers);
     r = broker_start(broker, error);
     if (r < 0) {
         broker->config = NULL;
@@ -489,7 +495,7 @@ void broker_config_remark(const struct config *config)
     }
 }
 
-int broker_reload(struct broker *broker, char error[CONFIG_ERROR_BYTES])
+static int reload(struct broker *broker, char error[CONFIG_ERROR_BYTES])
 {
     struct config_device devices[LIMIT_DEVICES];
     size_t count = broker_config_devices(broker->gpu, devices);
@@ -510,6 +516,14 @@ int broker_reload(struct broker *broker, char error[CONFIG_ERROR_BYTES])
     (void) config_free(broker->config);
     broker->config = config;
     return 0;
+}
+
+int broker_reload(struct broker *broker, char error[CONFIG_ERROR_BYTES])
+{
+    int r = reload(broker, error);
+
+    memcpy(broker->reload_error, r < 0 ? error : "", r < 0 ? CONFIG_ERROR_BYTES : 1);
+    return r;
 }
 
 bool broker_device_find(

@@ -14,6 +14,7 @@
 #include "daemon/config.h"
 #include "daemon/executor.h"
 #include "daemon/hosting.h"
+#include "daemon/observer.h"
 #include "daemon/session.h"
 
 struct event_base;
@@ -21,8 +22,11 @@ struct pressure;
 
 struct broker_device {
     struct uuid uuid;
+    bool mig; /* an instance: written MIG- in front */
     uint64_t granularity_bytes;
-    bool healthy; /* the driver's last call on it didn't fail */
+    bool healthy;                   /* the driver's last call on it didn't fail */
+    unsigned broken;                /* calls in a row that failed and nobody can say why */
+    char failure[LIMIT_TEXT_BYTES]; /* why it is out of service; "" while it isn't */
     struct ratelimit failures;
 };
 
@@ -33,23 +37,27 @@ struct broker {
     struct config *config;
     const char *config_path; /* borrowed */
     bool config_required;
+    char reload_error[CONFIG_ERROR_BYTES]; /* why the last reload was refused; "" else */
     struct core *core;
     struct executor *executor;
     struct closer *closer;
     struct event *done_event, *tick_event;
     uint64_t tick_at_ns; /* what the timer is set to */
+    uint64_t ticked_ns;  /* when it came last */
     uint64_t start_ns;
     size_t device_count;
     struct broker_device devices[LIMIT_DEVICES];
     struct hosting *hosting[LIMIT_DEVICES];
     struct pressure *pressure;
-    uint64_t fills;       /* ids of the broker's own requests, below FRAME_BROKER_ID */
-    void *arenas;         /* tsearch(3) tree of struct arena, by lease */
-    void *clients;        /* tsearch(3) tree of struct client, by id */
-    struct list sessions; /* struct session.link */
-    struct list greeting; /* struct session.greeting_link, oldest first */
-    struct list noted;    /* struct client.noted_link */
-    struct list doomed;   /* struct session.doomed_link: to be ended when the step is over */
+    uint64_t fills;        /* ids of the broker's own requests, below FRAME_BROKER_ID */
+    void *arenas;          /* tsearch(3) tree of struct arena, by lease */
+    void *clients;         /* tsearch(3) tree of struct client, by id */
+    struct list sessions;  /* struct session.link */
+    struct list greeting;  /* struct session.greeting_link, oldest first */
+    struct list noted;     /* struct client.noted_link */
+    struct list doomed;    /* struct session.doomed_link: to be ended when the step is over */
+    struct list observers; /* struct broker_observer.link */
+    bool ending;           /* no new plans to move memory */
     struct complaints complaints;
     size_t session_count, ungreeted_count, ungreeted_max;
     struct core_actions actions;
@@ -78,6 +86,8 @@ void broker_step(struct broker *broker, const struct core_event *event);
 const struct core_action *broker_ask(struct broker *broker, struct core_event *event);
 /* Ends what is doomed and sets the timer. To be called last in every callback of the loop. */
 void broker_settle(struct broker *broker);
+/* Whether nothing that the core is to do has been due for `patience_ns` without being done. */
+bool broker_progresses(const struct broker *broker, uint64_t patience_ns);
 
 /* Logs what is valid and yet seldom meant. */
 void broker_config_remark(const struct config *config);

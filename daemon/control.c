@@ -9,7 +9,7 @@
 
 #include "base/log.h"
 #include "daemon/broker.h"
-#include "daemon/order.h"
+#include "daemon/operate.h"
 #include "daemon/report.h"
 #include "proto/conn.h"
 
@@ -77,131 +77,43 @@ static void on_pressure(struct operator* operator, const Gmb__ControlRequest * r
         &operator->operators->report);
 }
 
-/* Puts one assignment into the record: for one device, or for all. */
-static int assignment_apply(const struct broker *broker, const Gmb__TenantSet *set,
-    const Gmb__Assignment *assignment, struct core_tenant_config *tenant, struct report *report)
+static struct operate_caller caller_of(const struct operator* operator)
 {
-    char reason[CONFIG_REASON_BYTES];
-    uint32_t first = 0, end = (uint32_t) broker->device_count;
-    struct config_value value;
-    enum config_key key;
-
-    if (config_key_parse(assignment->key, &key) < 0) {
-        report_error(report, GMB_STATUS_INVALID, GMB_LIMIT_NONE,
-            "there is no key %s to set; gmbctl --help lists them", assignment->key);
-        return -EINVAL;
-    }
-    if (config_value_parse(key, assignment->value, &value, reason) < 0) {
-        report_error(report, GMB_STATUS_INVALID, GMB_LIMIT_NONE, "%s", reason);
-        return -EINVAL;
-    }
-    if (set->device.len > 0 && !config_key_is_memory(key)) {
-        report_error(report, GMB_STATUS_INVALID, GMB_LIMIT_NONE,
-            "%s doesn't differ between devices", assignment->key);
-        return -EINVAL;
-    }
-    if (!config_key_is_memory(key)) {
-        config_value_apply(tenant, key, &value, 0, 0);
-        return 0;
-    }
-    if (set->device.len > 0) {
-        if (!broker_device_find(broker, set->device.data, set->device.len, &first)) {
-            report_error(report, GMB_STATUS_NOT_FOUND, GMB_LIMIT_NONE, "there is no such device");
-            return -ENOENT;
-        }
-        end = first + 1;
-    }
-    for (uint32_t i = first; i < end; i++) {
-        struct core_device_view view = {0};
-
-        (void) core_device_get(broker->core, i, &view);
-        config_value_apply(tenant, key, &value, i, sub_saturate(view.total, view.reserve));
-    }
-    return 0;
+    return (struct operate_caller){.uid = operator->uid, .pid = operator->pid };
 }
 
 static void on_set(struct operator* operator, const Gmb__ControlRequest * request)
 {
-    const Gmb__TenantSet *set = request->tenant_set;
-    struct operators *operators = operator->operators;
-    struct broker *broker = operators->broker;
-    struct core_tenant_config tenant;
-    struct core_event event = {
-        .type = CORE_EVENT_TENANT_SET,
-        .tenant_set.tenant = &tenant,
-        .tenant_set.expected_revision = set->expected_revision,
-    };
-    const struct core_action *answer;
-    uint32_t index;
+    const struct operate_caller caller = caller_of(operator);
 
-    if (!core_tenant_find(broker->core, set->tenant, &index) ||
-        !core_tenant_config_get(broker->core, index, &tenant)) {
-        report_error(&operators->report, GMB_STATUS_NOT_FOUND, GMB_LIMIT_NONE,
-            "there is no tenant %s", set->tenant);
-        return;
-    }
-    if (set->n_assignments == 0) {
-        report_error(
-            &operators->report, GMB_STATUS_INVALID, GMB_LIMIT_NONE, "nothing is to be set");
-        return;
-    }
-    for (size_t i = 0; i < set->n_assignments; i++) {
-        if (assignment_apply(broker, set, set->assignments[i], &tenant, &operators->report) < 0)
-            return;
-    }
-    answer = broker_ask(broker, &event);
-    if (answer == NULL || answer->type != CORE_ACTION_CONFIGURED) {
-        report_error(&operators->report,
-            answer != NULL ? answer->refuse.status : GMB_STATUS_INTERNAL,
-            answer != NULL ? answer->refuse.limit : GMB_LIMIT_NONE, "%s",
-            answer != NULL ? answer->refuse.text : "the core gave no answer");
-        return;
-    }
-    broker_configured(broker);
-    for (size_t i = 0; i < set->n_assignments; i++)
-        log_notice("uid %u (pid %d) set %s=%s of tenant %s", (unsigned) operator->uid,
-            (int) operator->pid, set->assignments[i]->key, set->assignments[i]->value, set->tenant);
-    report_tenant_changed(broker, index, &operators->report);
+    operate_set(operator->operators->broker, &caller, request->tenant_set,
+        &operator->operators->report);
 }
 
 static void on_reload(struct operator* operator, const Gmb__ControlRequest * request)
 {
-    struct operators *operators = operator->operators;
-    char error[CONFIG_ERROR_BYTES];
+    const struct operate_caller caller = caller_of(operator);
 
     (void) request;
-    if (broker_reload(operators->broker, error) < 0) {
-        log_error("reload by uid %u refused, the configuration stays as it was: %s",
-            (unsigned) operator->uid, error);
-        report_error(&operators->report, GMB_STATUS_INVALID, GMB_LIMIT_NONE, "%s", error);
-        return;
-    }
-    log_notice(
-        "configuration reloaded by uid %u (pid %d)", (unsigned) operator->uid, (int) operator->pid);
-    report_reloaded(operators->broker, &operators->report);
+    operate_reload(operator->operators->broker, &caller, &operator->operators->report);
 }
 
 static void on_order_done(void *data, const struct report *report);
 
 static void on_reclaim(struct operator* operator, const Gmb__ControlRequest * request)
 {
-    const Gmb__Reclaim *body = request->reclaim;
+    const struct operate_caller caller = caller_of(operator);
 
-    operator->order = order_reclaim(operator->operators->broker, body,
+    operator->order = operate_reclaim(operator->operators->broker, &caller, request->reclaim,
         on_order_done, operator, & operator->operators->report);
-    if (operator->order != NULL && !body->dry_run)
-        log_notice("uid %u (pid %d) takes %llu bytes %s tenant %s", (unsigned) operator->uid,
-            (int) operator->pid, (unsigned long long) body->bytes,
-            body->from_tenant ? "from" : "for", body->tenant);
 }
 
 static void on_drain(struct operator* operator, const Gmb__ControlRequest * request)
 {
-    operator->order = order_drain(operator->operators->broker, request->drain,
+    const struct operate_caller caller = caller_of(operator);
+
+    operator->order = operate_drain(operator->operators->broker, &caller, request->drain,
         on_order_done, operator, & operator->operators->report);
-    if (operator->order != NULL)
-        log_notice("uid %u (pid %d) %s a device", (unsigned) operator->uid, (int) operator->pid,
-            request->drain->undo ? "takes back to use" : "drains");
 }
 
 #define BODY_MAX (GMB__CONTROL_REQUEST__BODY_PRESSURE_GET + 1)

@@ -111,6 +111,8 @@ static void page_evict(struct arena_chunk *chunk, uint32_t page, uint64_t word, 
     if (record != NULL)
         arena_slot_give(chunk, page);
     r = arena_slot_take(chunk, page);
+    if (r != TIER_OK && chunk->drops == 0 && arena_slots_drop(chunk->arena))
+        r = arena_slot_take(chunk, page);
     if (r != TIER_OK) {
         if (page_drop(chunk, page, word))
             round->dropped++;
@@ -196,6 +198,13 @@ static void chunk_judge(struct arena_chunk *chunk, const struct round *round)
     switch (arena_table_chunk_vacant(&chunk->arena->table, chunk->index)) {
     case ARENA_VACANT:
         list_remove(&chunk->link);
+        observers_evicted(
+            &chunk->arena->broker->observers, &(struct broker_taking){
+                                                  .device = chunk->arena->device,
+                                                  .tenant = chunk->arena->tenant,
+                                                  .beneficiary = chunk->beneficiary,
+                                                  .bytes = chunk->arena->table.layout.chunk_bytes,
+                                              });
         recall_add(chunk);
         break;
     case ARENA_VACANT_SOON:

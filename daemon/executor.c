@@ -68,6 +68,7 @@ struct executor {
     pthread_mutex_t done_mutex;
     struct chain done;  /* under done_mutex */
     struct chain taken; /* the loop's */
+    size_t busy;        /* the loop's: jobs on their way */
     struct spare spares[EXECUTOR_SPARES];
     unsigned next_spare;
     size_t worker_count;
@@ -269,8 +270,14 @@ int executor_fd(const struct executor *executor)
     return executor->event_fd;
 }
 
+size_t executor_busy(const struct executor *executor)
+{
+    return executor->busy;
+}
+
 static void job_give(struct worker *worker, struct job *job)
 {
+    worker->executor->busy++;
     (void) pthread_mutex_lock(&worker->mutex);
     chain_append(&worker->jobs, job);
     (void) pthread_cond_signal(&worker->more);
@@ -344,6 +351,7 @@ static void job_retire(struct executor *executor, struct job *job)
 {
     struct worker *worker = &executor->workers[job->device];
 
+    executor->busy--;
     free(TAKE_PTR(job->text));
     if (job->type == EXECUTOR_JOB_OBSERVE)
         worker->observes_used &= ~(1u << (job - worker->observes));

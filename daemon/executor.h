@@ -45,6 +45,8 @@ void executor_release(
     struct executor *executor, uint32_t device, uint32_t chunk, uint32_t generation);
 void executor_observe(struct executor *executor, uint32_t device);
 
+/* Jobs that were given and whose completion wasn't taken yet. */
+size_t executor_busy(const struct executor *executor);
 /* Takes one completion: false when there is none (and executor_fd() is quiet again). */
 bool executor_take(struct executor *executor, struct executor_done *ret);
 

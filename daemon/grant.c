@@ -26,6 +26,7 @@ int grant_add(struct session *session, const struct core_action *action)
         .next = action->grant.first,
         .end = action->grant.first + action->grant.count,
         .total = action->grant.first + action->grant.count,
+        .last = action->grant.part + 1 == action->grant.parts,
     };
     list_init(&grant->link);
     list_append(&session->grants, &grant->link);
@@ -169,7 +170,7 @@ int grant_pump(struct session *session, char reason[LIMIT_TEXT_BYTES])
     if (r < 0)
         return r;
     if (grant->next == grant->end) {
-        request = request_find(session, grant->request);
+        request = grant->last ? request_find(session, grant->request) : NULL;
         if (request != NULL)
             request_remove(session, request);
         grant_remove(grant);

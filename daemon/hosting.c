@@ -197,6 +197,16 @@ int hosting_space_new(struct hosting *hosting, struct arena *arena)
     return r == -EFBIG ? 0 : r;
 }
 
+bool hosting_busy(const struct hosting *hosting)
+{
+    struct mover_stats stats = {0};
+
+    if (hosting->mover != NULL)
+        mover_stats_get(hosting->mover, &stats);
+    return stats.queued + stats.in_flight > 0 || !list_empty(&hosting->closing) ||
+           !list_empty(&hosting->unsent);
+}
+
 void hosting_configure(struct hosting *hosting)
 {
     for (uint32_t i = 0; i < LIMIT_TENANTS; i++) {

@@ -61,6 +61,8 @@ void hosting_at(struct hosting *hosting, uint64_t at_ns);
 
 /* Gives an arena that is being bound its place in the tier, if there is a tier. -ENOMEM. */
 int hosting_space_new(struct hosting *hosting, struct arena *arena) _must_check_;
+/* Whether pages are on their way, or a worker is to be told that they were. */
+bool hosting_busy(const struct hosting *hosting);
 /* Takes over what the core keeps of the tenants' values. */
 void hosting_configure(struct hosting *hosting);
 

@@ -6,11 +6,14 @@
 #include <event2/event.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
-#include <systemd/sd-daemon.h>
 
 #include "base/log.h"
 #include "daemon/broker.h"
+#include "daemon/bus/bus.h"
+#include "daemon/ending.h"
+#include "daemon/notify.h"
 #include "daemon/options.h"
 #include "daemon/server.h"
 #include "daemon/signals.h"
@@ -22,14 +25,20 @@ struct program {
     struct config *config; /* until the broker owns it */
     struct event_base *base;
     struct broker *broker;
+    struct notify *notify;
     struct server *server;
+    struct ending *ending;
+    struct bus *bus;
     struct signals *signals;
 };
 
 static void program_clear(struct program *program)
 {
     (void) signals_free(program->signals);
+    (void) ending_free(program->ending);
+    (void) bus_free(program->bus);
     (void) server_free(program->server);
+    (void) notify_free(program->notify);
     (void) broker_free(program->broker);
     (void) config_free(program->config);
     if (program->base != NULL)
@@ -47,6 +56,12 @@ static void fd_limit_raise(void)
     limit.rlim_cur = limit.rlim_max;
     if (setrlimit(RLIMIT_NOFILE, &limit) < 0)
         log_warning("cannot raise the number of open files: %s", strerror(errno));
+}
+
+/* What the service manager lets this process do is not for its children: movers get none of it. */
+static void capabilities_keep(void)
+{
+    (void) prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
 }
 
 static int driver_open(struct program *program)
@@ -112,6 +127,8 @@ static int sockets_open(
             (gid_t) -1, client, error);
     if (r >= 0)
         r = listen_activated("control", control, error);
+    if (r > 0 && config->has_control_group)
+        log_warning("ControlGroup= has no effect: the socket is the service manager's");
     if (r == 0 && control->fd < 0)
         r = listen_bind(
             options->control_socket != NULL ? options->control_socket : config->control_socket,
@@ -129,6 +146,7 @@ static int program_start(struct program *program)
     struct listen_socket client = LISTEN_SOCKET_NONE, control = LISTEN_SOCKET_NONE;
     const struct options *options = &program->options;
     char error[CONFIG_ERROR_BYTES];
+    bool bus;
     int r;
 
     program->base = event_base_new();
@@ -148,9 +166,18 @@ static int program_start(struct program *program)
     r = sockets_open(program, &client, &control);
     if (r < 0)
         return r;
+    /* One that makes its own sockets is somebody's trial: the name is the service's. */
+    bus = options->dbus == OPTIONS_DBUS_YES ||
+          (options->dbus == OPTIONS_DBUS_AUTO && control.path == NULL);
     r = server_new_consume(program->broker, &client, &control, &program->server);
+    if (r == 0 && bus)
+        r = bus_new(program->broker, &program->bus);
     if (r == 0)
-        r = signals_new(program->broker, &program->signals);
+        r = notify_new(program->broker, &program->notify);
+    if (r == 0)
+        r = ending_new(program->broker, program->server, &program->ending);
+    if (r == 0)
+        r = signals_new(program->broker, program->notify, program->ending, &program->signals);
     if (r < 0)
         log_error("cannot serve: %s", strerror(-r));
     return r;
@@ -164,7 +191,7 @@ static int program_run(struct program *program)
     log_notice("ready: driver %s, %zu device%s, %zu tenant%s",
         gpu_driver_name(program->gpu->driver), devices, PLURAL_S(devices), tenants,
         PLURAL_S(tenants));
-    (void) sd_notify(0, "READY=1\nSTATUS=Running");
+    notify_ready(program->notify);
     if (event_base_dispatch(program->base) < 0) {
         log_error("the event loop failed: %s", strerror(errno));
         return -EIO;
@@ -180,6 +207,7 @@ int main(int argc, char **argv)
     if (r != OPTIONS_RUN)
         return r == OPTIONS_DONE ? EXIT_SUCCESS : EXIT_FAILURE;
     fd_limit_raise();
+    capabilities_keep();
     r = driver_open(&program);
     if (r == 0)
         r = configuration_load(&program);

@@ -70,6 +70,16 @@ void message_refuse(struct session *session, uint64_t id, enum gmb_status status
 
     text_copy(cut, sizeof(cut), text);
     refusal_log(session, status, limit, cut);
+    observers_refused(&session->broker->observers,
+        &(struct broker_refusal){
+            .tenant = session->client != NULL ? session->client->tenant : "",
+            .pid = session->client != NULL ? session->client->identity.pid : session->identity.pid,
+            .status = status,
+            .limit = limit,
+            .requested_bytes = requested,
+            .available_bytes = available,
+            .text = cut,
+        });
     gmb__error__init(&error);
     error.status = status;
     error.limit = limit;
@@ -110,6 +120,8 @@ static void welcome_send(struct session *session, uint64_t id, uint32_t tenant, 
         devices[i].capacity_bytes = sub_saturate(view.total, view.reserve);
         devices[i].granularity_bytes = broker->devices[i].granularity_bytes;
         devices[i].memory_max_bytes = quota.limits.max;
+        devices[i].failed = view.failed;
+        devices[i].mig = broker->devices[i].mig;
         pointers[i] = &devices[i];
     }
     gmb__welcome__init(&welcome);
@@ -273,6 +285,32 @@ static void on_lease_request(struct session *session, const Gmb__ClientMessage *
             body->label);
 }
 
+static void on_gang_request(struct session *session, const Gmb__ClientMessage *message)
+{
+    const Gmb__GangRequest *body = message->gang_request;
+    struct core_gang_part parts[LIMIT_DEVICES];
+    struct core_event event = {
+        .type = CORE_EVENT_GANG_REQUEST,
+        .gang_request.parts = parts,
+        .gang_request.count = (uint32_t) body->n_parts,
+        .gang_request.wait_ns = body->wait_ns,
+    };
+
+    for (size_t i = 0; i < body->n_parts; i++) {
+        const Gmb__GangPart *part = body->parts[i];
+
+        if (!broker_device_find(
+                session->broker, part->device.data, part->device.len, &parts[i].device)) {
+            message_refuse_plainly(session, message->id, GMB_STATUS_NOT_FOUND, "no such device");
+            return;
+        }
+        parts[i].bytes = part->bytes;
+        parts[i].chunk_bytes = part->chunk_bytes;
+    }
+    request_submit(
+        session, &event, &(struct request){.id = message->id, .type = REQUEST_GANG}, body->label);
+}
+
 static void on_lease_grow(struct session *session, const Gmb__ClientMessage *message)
 {
     const Gmb__LeaseGrow *body = message->lease_grow;
@@ -329,8 +367,8 @@ static void on_cancel(struct session *session, const Gmb__ClientMessage *message
 
 typedef void (*handler)(struct session *session, const Gmb__ClientMessage *message);
 
-#define BODY_MAX (GMB__CLIENT_MESSAGE__BODY_ADVICE_ACK + 1)
-static_assert(GMB__CLIENT_MESSAGE__BODY_HELLO == 2 && BODY_MAX == 24, "every body has a column");
+#define BODY_MAX (GMB__CLIENT_MESSAGE__BODY_GANG_REQUEST + 1)
+static_assert(GMB__CLIENT_MESSAGE__BODY_HELLO == 2 && BODY_MAX == 27, "every body has a column");
 
 static const handler handlers[SESSION_STATE_MAX][BODY_MAX] = {
     [SESSION_GREETING] =
@@ -341,6 +379,7 @@ static const handler handlers[SESSION_STATE_MAX][BODY_MAX] = {
         {
             [GMB__CLIENT_MESSAGE__BODY_LEASE_REQUEST] = on_lease_request,
             [GMB__CLIENT_MESSAGE__BODY_LEASE_GROW] = on_lease_grow,
+            [GMB__CLIENT_MESSAGE__BODY_GANG_REQUEST] = on_gang_request,
             [GMB__CLIENT_MESSAGE__BODY_LEASE_SHRINK] = on_lease_shrink,
             [GMB__CLIENT_MESSAGE__BODY_LEASE_RELEASE] = on_lease_release,
             [GMB__CLIENT_MESSAGE__BODY_CANCEL] = on_cancel,

@@ -14,8 +14,11 @@
 #include "daemon/evict.h"
 #include "daemon/restore.h"
 
-/* Less than a job may have: what is copied meanwhile is recalled and granted in parts. */
-#define MOVE_BYTES (UINT64_C(64) << 20)
+/* Less than a job may have. Somebody waits for evicted chunks: those of one job are recalled,
+ * released and made anew while the next ones are copied, so that little is left after the last. A
+ * millisecond of a fast bus, to which starting a job adds a hundredth. */
+#define EVICT_BYTES (UINT64_C(16) << 20)
+#define RESTORE_BYTES (UINT64_C(64) << 20)
 
 struct mover_ticket {
     struct arena *arena;
@@ -55,8 +58,9 @@ static bool chunk_add(struct move *move, const struct arena_chunk *chunk, uint32
 static bool move_full(const struct move *move, const struct arena_chunk *chunk)
 {
     uint64_t bytes = move->copy_count * move->arena->table.layout.page_bytes;
+    uint64_t most = move->kind == MOVER_EVICT ? EVICT_BYTES : RESTORE_BYTES;
 
-    return move->copy_count == MOVER_JOB_COPIES || bytes >= MOVE_BYTES ||
+    return move->copy_count == MOVER_JOB_COPIES || bytes >= most ||
            (move->chunk_count == MOVER_JOB_CHUNKS &&
                move->indices[move->chunk_count - 1] != chunk->index);
 }

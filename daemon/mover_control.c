@@ -281,18 +281,32 @@ int mover_submit(struct mover_control *control, const struct mover_job *job)
     return 0;
 }
 
+static void held_forget(struct mover_control *control, struct mover_held *held)
+{
+    if (held->forgetting)
+        return;
+    held->forgetting = true;
+    list_append(&control->holdings.forgetting, &held->link);
+    settle_soon(control);
+}
+
 bool mover_forget(struct mover_control *control, uint32_t number, uint32_t generation)
 {
     struct mover_held *held = mover_holdings_find(&control->holdings, number, generation);
 
     if (held == NULL)
         return false;
-    if (!held->forgetting) {
-        held->forgetting = true;
-        list_append(&control->holdings.forgetting, &held->link);
-        settle_soon(control);
-    }
+    held->awaited = true;
+    held_forget(control, held);
     return true;
+}
+
+void mover_let_go(struct mover_control *control, uint32_t number, uint32_t generation)
+{
+    struct mover_held *held = mover_holdings_find(&control->holdings, number, generation);
+
+    if (held != NULL)
+        held_forget(control, held);
 }
 
 void mover_keep(struct mover_control *control, bool keep)

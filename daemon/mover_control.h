@@ -163,6 +163,12 @@ int mover_submit(struct mover_control *control, const struct mover_job *job) _mu
 bool mover_forget(struct mover_control *control, uint32_t number, uint32_t generation);
 
 /*
+ * The chunk is likely to be released before long: the mover drops it meanwhile, so that the release
+ * waits for nothing. A job that needs it all the same has it sent again.
+ */
+void mover_let_go(struct mover_control *control, uint32_t number, uint32_t generation);
+
+/*
  * Whether a mover is kept, with work or without: one that is started when the device is full finds
  * no memory for its context there. When it isn't kept any more, one without work ends at once, and
  * later ones after their idle time again.

@@ -129,9 +129,11 @@ static int fds_collect(struct mover_control *control, const struct mover_record 
             mover_holdings_find(&control->holdings, chunk->number, chunk->generation);
         int fd, r;
 
-        if (held != NULL && held->forgetting)
+        if (held != NULL && held->awaited)
             return -ESTALE;
-        with_fd[i] = held == NULL || record->all_fds;
+        /* The mover reads in order: what it was told to forget it doesn't have when it reads this.
+         */
+        with_fd[i] = held == NULL || held->told > 0 || record->all_fds;
         if (!with_fd[i])
             continue;
         r = control->handler.chunk_export(
@@ -219,6 +221,7 @@ static void forget_send(struct mover_control *control)
             list_first(&control->holdings.forgetting, struct mover_held, link);
 
         list_remove(&held->link);
+        held->told++;
         record->chunks[i] = (struct mover_chunk){
             .number = held->number, .generation = held->generation, .bytes = held->bytes};
     }
@@ -255,8 +258,11 @@ static void forget_done(struct mover_control *control, const struct mover_record
         struct mover_held *held = mover_holdings_find(
             &control->holdings, record->chunks[i].number, record->chunks[i].generation);
 
-        if (held != NULL && held->forgetting)
-            mover_holdings_detach(&control->holdings, held, &control->gone);
+        if (held == NULL)
+            continue;
+        held->told--;
+        if (held->forgetting && held->told == 0)
+            mover_holdings_remove(&control->holdings, held, &control->gone);
     }
 }
 

@@ -32,8 +32,8 @@ int mover_holdings_add(
     struct mover_held *held = number_find(holdings, number);
     struct mover_held **bucket = &holdings->buckets[number % MOVER_HELD_BUCKETS];
 
-    /* One that is being forgotten stays until the mover says so; its number can't be new yet. */
-    if (held != NULL && held->forgetting)
+    /* One that is awaited stays until the mover says so; its number can't be new yet. */
+    if (held != NULL && held->awaited)
         return -EBUSY;
     if (held == NULL) {
         held = calloc(1, sizeof(*held));
@@ -45,22 +45,35 @@ int mover_holdings_add(
         *bucket = held;
         holdings->count++;
     }
+    if (held->generation != generation)
+        held->told = 0;
     held->generation = generation;
     held->bytes = bytes;
+    held->forgetting = false;
+    list_remove(&held->link);
     return 0;
 }
 
-void mover_holdings_detach(
-    struct mover_holdings *holdings, struct mover_held *held, struct list *list)
+/* It stands in no bucket any more. */
+static void held_end(struct mover_held *held, struct list *gone)
+{
+    list_remove(&held->link);
+    if (held->awaited)
+        list_append(gone, &held->link);
+    else
+        free(held);
+}
+
+void mover_holdings_remove(
+    struct mover_holdings *holdings, struct mover_held *held, struct list *gone)
 {
     struct mover_held **at = &holdings->buckets[held->number % MOVER_HELD_BUCKETS];
 
     while (*at != held)
         at = &(*at)->next;
     *at = held->next;
-    list_remove(&held->link);
     holdings->count--;
-    list_append(list, &held->link);
+    held_end(held, gone);
 }
 
 void mover_holdings_clear(struct mover_holdings *holdings, struct list *gone)
@@ -70,11 +83,7 @@ void mover_holdings_clear(struct mover_holdings *holdings, struct list *gone)
             struct mover_held *held = holdings->buckets[i];
 
             holdings->buckets[i] = held->next;
-            list_remove(&held->link);
-            if (held->forgetting)
-                list_append(gone, &held->link);
-            else
-                free(held);
+            held_end(held, gone);
         }
     }
     holdings->count = 0;

@@ -15,6 +15,7 @@ enum option_code {
     OPTION_CONTROL_SOCKET,
     OPTION_LOG_LEVEL,
     OPTION_CHECK_CONFIG,
+    OPTION_DBUS,
     OPTION_VERSION,
 };
 
@@ -25,6 +26,7 @@ static const struct option long_options[] = {
     {"control-socket", required_argument, NULL, OPTION_CONTROL_SOCKET},
     {"log-level", required_argument, NULL, OPTION_LOG_LEVEL},
     {"check-config", no_argument, NULL, OPTION_CHECK_CONFIG},
+    {"dbus", required_argument, NULL, OPTION_DBUS},
     {"version", no_argument, NULL, OPTION_VERSION},
     {"help", no_argument, NULL, 'h'},
     {NULL, 0, NULL, 0},
@@ -43,6 +45,8 @@ static void usage(void)
         "  --control-socket PATH  for operators, instead of the configured one\n"
         "  --log-level LEVEL      error, warning, notice, info or debug\n"
         "  --check-config         say whether the configuration is valid, and exit\n"
+        "  --dbus=auto|yes|no     be on the system bus; auto: as a service, with sockets passed\n"
+        "                         by systemd (auto)\n"
         "  --version              say the version, and exit\n"
         "  --help                 say this, and exit\n"
         "\n"
@@ -68,6 +72,25 @@ static int level_parse(const char *text, struct options *options)
     return -EINVAL;
 }
 
+static int dbus_parse(const char *text, struct options *options)
+{
+    static const char *const names[] = {
+        [OPTIONS_DBUS_AUTO] = "auto",
+        [OPTIONS_DBUS_YES] = "yes",
+        [OPTIONS_DBUS_NO] = "no",
+    };
+    _Static_assert(ARRAY_SIZE(names) == OPTIONS_DBUS_MAX, "every choice has a name");
+
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        if (strcmp(names[i], text) == 0) {
+            options->dbus = (enum options_dbus) i;
+            return 0;
+        }
+    }
+    (void) fprintf(stderr, "gmbd: --dbus=%s: it is auto, yes or no\n", text);
+    return -EINVAL;
+}
+
 static int option_apply(int code, struct options *options)
 {
     switch (code) {
@@ -76,6 +99,8 @@ static int option_apply(int code, struct options *options)
         return OPTIONS_RUN;
     case OPTION_GPU:
         return gpu_parse(optarg, options);
+    case OPTION_DBUS:
+        return dbus_parse(optarg, options);
     case OPTION_CLIENT_SOCKET:
         options->client_socket = optarg;
         return OPTIONS_RUN;

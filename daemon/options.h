@@ -4,6 +4,13 @@
 #include "base/log.h"
 #include "gpu/gpu.h"
 
+enum options_dbus {
+    OPTIONS_DBUS_AUTO, /* as a service: where the sockets are the service manager's */
+    OPTIONS_DBUS_YES,
+    OPTIONS_DBUS_NO,
+    OPTIONS_DBUS_MAX
+};
+
 struct options {
     const char *config; /* NULL: the default path, which may be missing */
     bool driver_auto;   /* cuda where there is one */
@@ -12,6 +19,7 @@ struct options {
     bool has_log_level;
     enum log_level log_level;
     bool check_config;
+    enum options_dbus dbus;
 };
 
 enum options_outcome {

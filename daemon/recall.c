@@ -37,6 +37,18 @@ void recall_add(struct arena_chunk *chunk)
     hosting_kick(hosting);
 }
 
+/* The worker unmaps the chunk now; the mover does the same beside it, not after it. What goes to
+ * its own tenant is recycled, and may be needed there again. */
+static void mover_unmap(struct hosting *hosting, const struct arena_chunk *chunk)
+{
+    uint32_t number, generation;
+
+    if (hosting->mover != NULL && chunk->beneficiary != chunk->arena->tenant &&
+        core_lease_chunk(
+            hosting->broker->core, chunk->arena->lease, chunk->index, &number, &generation))
+        mover_let_go(hosting->mover, number, generation);
+}
+
 /* Moves the first arena's chunks to the recalled ones and names them; how many. */
 static size_t recall_gather(struct hosting *hosting, uint64_t due_ns, uint32_t *ret)
 {
@@ -49,6 +61,7 @@ static size_t recall_gather(struct hosting *hosting, uint64_t due_ns, uint32_t *
             break;
         ret[count++] = chunk->index;
         chunk->due_ns = due_ns;
+        mover_unmap(hosting, chunk);
         list_remove(&chunk->link);
         list_append(&hosting->recalled, &chunk->link);
     }
@@ -129,12 +142,19 @@ static void victim_kill(struct hosting *hosting, const struct arena_chunk *chunk
         return;
     hosting->dying = client->id;
     hosting->killed_ns = now;
-    if (syscall(SYS_pidfd_send_signal, client->identity.pidfd, SIGKILL, NULL, 0) < 0)
+    if (syscall(SYS_pidfd_send_signal, client->identity.pidfd, SIGKILL, NULL, 0) < 0) {
         log_error("pid %d can't be killed: %s", (int) client->identity.pid, strerror(errno));
-    else
+    } else {
         log_warning("killed pid %d (tenant %s): it kept recalled chunks past their deadline while "
                     "an entitled tenant waits",
             (int) client->identity.pid, client->tenant);
+        observers_killed(&hosting->broker->observers, &(struct broker_taking){
+                                                          .device = hosting->device,
+                                                          .tenant = chunk->arena->tenant,
+                                                          .beneficiary = chunk->beneficiary,
+                                                          .pid = client->identity.pid,
+                                                      });
+    }
 }
 
 static void overdue_log(struct hosting *hosting, const struct arena_chunk *chunk, const char *what)

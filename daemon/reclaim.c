@@ -146,6 +146,9 @@ static void tenants_read(struct hosting *hosting)
             rows[arena->tenant].host_left += sub_saturate(tier_space_charged(arena->space),
                 tier_space_slots(arena->space) * arena->slot_bytes);
     }
+    /* And what lies there and may be dropped makes some. */
+    for (uint32_t i = 0; i < LIMIT_TENANTS; i++)
+        rows[i].host_left = add_saturate(rows[i].host_left, hosting->reclaim.survey.spare[i]);
     list_for_each(chunk, &hosting->recalled, struct arena_chunk, link)
     {
         if (chunk->overdue)
@@ -286,6 +289,8 @@ void reclaim_turn(struct hosting *hosting)
     struct reclaim_order *order;
     size_t wishes;
 
+    if (hosting->broker->ending)
+        return; /* what was begun is finished, nothing else */
     if (hosting->draining)
         hosting_at(hosting, hosting->drain_ns);
     if (!reclaim->survey.running) {

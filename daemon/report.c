@@ -66,6 +66,8 @@ void report_status(const struct broker *broker, struct report *report)
         device->free_bytes = view.free;
         device->healthy = broker->devices[i].healthy;
         device->draining = broker->hosting[i]->draining;
+        device->failure = borrow(broker->devices[i].failure);
+        device->mig = broker->devices[i].mig;
         if (broker->hosting[i]->tier != NULL) {
             struct tier_stats tier = tier_stats(broker->hosting[i]->tier);
 
@@ -89,6 +91,7 @@ static void tenant_devices_fill(
         (void) core_tenant_device_get(broker->core, tenant, i, &view);
         gmb__tenant_device__init(device);
         device->uuid = report_uuid(broker, i);
+        device->mig = broker->devices[i].mig;
         device->memory_min = view.limits.min;
         device->memory_low = view.limits.low;
         device->memory_high = view.limits.high;
@@ -159,6 +162,16 @@ void report_tenants(const struct broker *broker, const char *after, struct repor
     page->tenants = report->list.tenants.pointers;
 }
 
+bool report_tenant(const struct broker *broker, uint32_t tenant, struct report *report)
+{
+    struct core_tenant_view *view = &report->list.tenants.views[0];
+
+    if (!core_tenant_get(broker->core, tenant, view))
+        return false;
+    tenant_fill(broker, tenant, view, report, 0);
+    return true;
+}
+
 static void client_fill(
     const struct core_client_view *view, const struct client *client, Gmb__ClientStatus *status)
 {
@@ -220,6 +233,7 @@ void report_leases(const struct broker *broker, uint64_t after, struct report *r
         status->client = view.client;
         status->tenant = report->list.leases.tenants[count];
         status->device = report_uuid(broker, view.device);
+        status->mig = broker->devices[view.device].mig;
         status->chunks = view.chunks;
         status->chunk_bytes = view.chunk_bytes;
         status->bytes = view.chunk_bytes * view.chunks;

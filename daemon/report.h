@@ -75,6 +75,8 @@ ProtobufCBinaryData report_uuid(const struct broker *broker, uint32_t device);
 
 void report_status(const struct broker *broker, struct report *report);
 void report_tenants(const struct broker *broker, const char *after, struct report *report);
+/* One of them, by the core's index; false when there is none. */
+bool report_tenant(const struct broker *broker, uint32_t tenant, struct report *report);
 void report_clients(const struct broker *broker, uint64_t after, struct report *report);
 void report_leases(const struct broker *broker, uint64_t after, struct report *report);
 void report_tenant_changed(const struct broker *broker, uint32_t tenant, struct report *report);

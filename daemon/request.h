@@ -12,6 +12,7 @@ enum request_type {
     REQUEST_ARENA,
     REQUEST_FILL,
     REQUEST_RETURN,
+    REQUEST_GANG,
     REQUEST_TYPE_MAX
 };
 
@@ -21,7 +22,7 @@ struct request {
     core_id lease;         /* GROW, SHRINK, RELEASE, FILL, RETURN */
     struct arena *arena;   /* ARENA: owned until it is granted */
     uint32_t first, count; /* RETURN */
-    char label[];          /* LEASE, ARENA */
+    char label[];          /* LEASE, GANG, ARENA */
 };
 
 /* Adds a copy of `like` with this label ("" where it has none). On success it owns the arena.

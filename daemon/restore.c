@@ -14,8 +14,9 @@
 #include "proto/frame.h"
 
 /* Requests of the broker's own for one arena at a time, each for a run of at most one frame's
- * chunks. */
-#define FILLS_MAX 8
+ * chunks. So many that what a worker waits for at once stands together in its tenant's queue: mixed
+ * with that of others, each gets a part, pins it, and waits for the rest. */
+#define FILLS_MAX 64
 #define FILL_CHUNKS LIMIT_FRAME_FDS
 /* A refused one is tried again after this: the pins still wait. */
 #define FILL_PAUSE_NS (50 * NSEC_PER_MSEC)

@@ -29,6 +29,7 @@ struct server {
     struct event *client_event, *control_event, *resume_event;
     struct operators *operators;
     int reserve_fd;
+    bool stopped;
     struct ratelimit turned_away;
 };
 
@@ -70,6 +71,8 @@ static bool server_pause(struct server *server)
 {
     struct timeval delay = {.tv_usec = PAUSE_USEC};
 
+    if (server->stopped)
+        return true;
     if (server->reserve_fd >= 0 && !closer_full(server->broker->closer))
         return false;
     (void) event_del(server->client_event);
@@ -208,6 +211,14 @@ int server_new_consume(struct broker *broker, struct listen_socket *client,
     }
     *ret = server;
     return 0;
+}
+
+void server_stop(struct server *server)
+{
+    server->stopped = true;
+    (void) event_del(server->client_event);
+    (void) event_del(server->control_event);
+    (void) event_del(server->resume_event);
 }
 
 struct server *server_free(struct server *server)

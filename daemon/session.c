@@ -339,7 +339,8 @@ void session_grant_unasked(struct session *session, const struct core_action *ac
 static void granted(
     struct session *session, const struct core_action *action, struct request *request)
 {
-    if (request->type == REQUEST_LEASE && request->label[0] != '\0')
+    if ((request->type == REQUEST_LEASE || request->type == REQUEST_GANG) &&
+        request->label[0] != '\0')
         client_label_set(session->client, action->grant.lease, request->label);
     session_grant_unasked(session, action);
 }

@@ -4,14 +4,16 @@
 #include <errno.h>
 #include <event2/event.h>
 #include <signal.h>
-#include <systemd/sd-daemon.h>
-#include <time.h>
 
 #include "base/log.h"
 #include "daemon/broker.h"
+#include "daemon/ending.h"
+#include "daemon/notify.h"
 
 struct signals {
     struct broker *broker;
+    struct notify *notify;
+    struct ending *ending;
     struct event *term, *interrupt, *hangup;
 };
 
@@ -21,8 +23,8 @@ static void on_end(evutil_socket_t signal, short what, void *data)
 
     (void) what;
     log_notice("ending on %s", signal == SIGTERM ? "SIGTERM" : "SIGINT");
-    (void) sd_notify(0, "STOPPING=1\nSTATUS=Ending");
-    (void) event_base_loopbreak(signals->broker->base);
+    notify_stopping(signals->notify);
+    ending_request(signals->ending);
 }
 
 static void on_hangup(evutil_socket_t signal, short what, void *data)
@@ -32,25 +34,25 @@ static void on_hangup(evutil_socket_t signal, short what, void *data)
 
     (void) signal;
     (void) what;
-    (void) sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%llu",
-        (unsigned long long) (clock_now(&clock_monotonic) / NSEC_PER_USEC));
-    if (broker_reload(signals->broker, error) < 0) {
+    notify_reloading(signals->notify);
+    if (broker_reload(signals->broker, error) < 0)
         log_error("reload refused, the configuration stays as it was: %s", error);
-        (void) sd_notifyf(0, "READY=1\nSTATUS=Running; last reload refused: %s", error);
-    } else {
+    else
         log_notice("configuration reloaded");
-        (void) sd_notify(0, "READY=1\nSTATUS=Running");
-    }
+    notify_reloaded(signals->notify);
     broker_settle(signals->broker);
 }
 
-int signals_new(struct broker *broker, struct signals **ret)
+int signals_new(
+    struct broker *broker, struct notify *notify, struct ending *ending, struct signals **ret)
 {
     struct signals *signals = calloc(1, sizeof(*signals));
 
     if (signals == NULL)
         return -ENOMEM;
     signals->broker = broker;
+    signals->notify = notify;
+    signals->ending = ending;
     /* What libevent restores when the events go: a second SIGTERM must not cut the end short. */
     if (signal(SIGTERM, SIG_IGN) == SIG_ERR || signal(SIGINT, SIG_IGN) == SIG_ERR ||
         signal(SIGHUP, SIG_IGN) == SIG_ERR) {

@@ -4,6 +4,8 @@
  */
 #include "daemon/survey.h"
 
+#include <string.h>
+
 #include "base/clock.h"
 #include "daemon/arena.h"
 #include "daemon/broker.h"
@@ -12,8 +14,6 @@
 #define TURN_PAGES 65536
 /* Indices without a chunk that are stepped over cost little, not nothing. */
 #define INDEX_PAGES 4
-/* The worker's clock: 1/16 s. */
-#define TICK_NS (NSEC_PER_SEC / 16)
 #define ROWS_FIRST 256
 
 void survey_begin(struct survey *survey)
@@ -22,6 +22,7 @@ void survey_begin(struct survey *survey)
     survey->index = 0;
     survey->at = NULL;
     survey->running = true;
+    memset(survey->spare, 0, sizeof(survey->spare));
 }
 
 void survey_done(struct survey *survey)
@@ -108,9 +109,9 @@ static uint64_t idle_ns(const struct arena_chunk *chunk, uint64_t now)
 {
     const struct arena_table_chunk *shared = &chunk->arena->table.chunks[chunk->index];
     uint32_t last = __atomic_load_n(&shared->last_use, __ATOMIC_RELAXED);
-    int32_t ticks = (int32_t) ((uint32_t) (now / TICK_NS) - last);
+    int32_t ticks = (int32_t) ((uint32_t) (now / ARENA_TICK_NS) - last);
 
-    return ticks > 0 ? (uint64_t) ticks * TICK_NS : 0;
+    return ticks > 0 ? (uint64_t) ticks * ARENA_TICK_NS : 0;
 }
 
 static bool chunk_eligible(const struct arena_chunk *chunk, uint64_t now)
@@ -139,6 +140,7 @@ static bool chunk_survey(struct survey *survey, struct arena_chunk *chunk, uint6
     if (!pages_count(chunk, &row))
         return true;
     row.idle_ns = idle_ns(chunk, now);
+    row.here_ns = sub_saturate(now, chunk->came_ns);
     survey->chunks[survey->count] = row;
     survey->rows[survey->count++] =
         (struct survey_row){.lease = chunk->arena->lease, .index = chunk->index};
@@ -176,8 +178,10 @@ bool survey_turn(struct survey *survey, struct hosting *hosting)
             if (seen >= TURN_PAGES)
                 return false;
             /* What the worker freed since in the host tier has room for what a plan evicts. */
-            if (chunk != NULL && chunk->slots > 0)
+            if (chunk != NULL && chunk->slots > 0) {
                 arena_slots_sweep(chunk);
+                survey->spare[arena->tenant] += chunk->spare * arena->table.layout.page_bytes;
+            }
             if (chunk != NULL && !chunk_survey(survey, chunk, now)) {
                 survey->running = false;
                 return true;

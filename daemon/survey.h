@@ -27,7 +27,8 @@ struct survey {
     bool running;
     size_t count, room;
     struct reclaim_chunk *chunks;
-    struct survey_row *rows; /* beside them */
+    struct survey_row *rows;       /* beside them */
+    uint64_t spare[LIMIT_TENANTS]; /* bytes in the tier that may be dropped, by the core's index */
 };
 
 void survey_begin(struct survey *survey);

@@ -43,6 +43,7 @@ static const char *const shortfall_names[] = {
     [RECLAIM_COMPLETE] = "complete",
     [RECLAIM_NOTHING_LEFT] = "nothing left",
     [RECLAIM_PROTECTED] = "protected",
+    [RECLAIM_GUARDED] = "just come",
     [RECLAIM_HOST_FULL] = "host tier full",
     [RECLAIM_CUT_SHORT] = "cut short",
     [RECLAIM_NO_MEMORY] = "no memory to plan with",
@@ -66,6 +67,7 @@ struct giver {
 struct plan {
     const struct reclaim_request *request;
     const struct reclaim_tenant *beneficiary; /* NULL: an operator */
+    const struct reclaim_tenant *tenants;
     const struct reclaim_chunk *chunks;
     struct giver *givers;
     struct giver **order; /* heap of those that may give at this stage */
@@ -73,7 +75,7 @@ struct plan {
     struct reclaim_step *steps;
     size_t step_count, max_steps;
     uint64_t planned;
-    bool host_full, protected;
+    bool host_full, protected, guarded;
 };
 
 const char *reclaim_reason_name(enum reclaim_reason reason)
@@ -325,27 +327,49 @@ static enum reclaim_shortfall plan_shortfall(const struct plan *plan)
         left = left || plan->givers[i].count > 0;
     if (plan->host_full)
         return RECLAIM_HOST_FULL;
+    if (plan->guarded)
+        return RECLAIM_GUARDED;
     return plan->protected || left ? RECLAIM_PROTECTED : RECLAIM_NOTHING_LEFT;
 }
 
 /* Whether the chunk could be emptied at all, whoever asks. */
-static bool chunk_counts(
+static bool chunk_movable(
     const struct reclaim_request *request, const struct reclaim_chunk *chunk, size_t tenant_count)
 {
     return chunk->tenant < tenant_count && chunk->page_bytes > 0 && chunk->pinned == 0 &&
            (request->from == UINT32_MAX || request->from == chunk->tenant);
 }
 
-/* The chunks that count, those of each tenant together. `candidates` has room for all. */
-static void givers_fill(struct plan *plan, const struct reclaim_tenant *tenants,
-    struct candidate *candidates, size_t chunk_count)
+/* Whether the requester would take from an equal what that has just got. */
+static bool chunk_guarded(const struct plan *plan, const struct reclaim_chunk *chunk)
 {
+    return chunk->here_ns < RECLAIM_GUARD_NS && plan->beneficiary && !plan->request->whole_device &&
+           !guarantee_lacks(plan) &&
+           plan->beneficiary->priority <= plan->tenants[chunk->tenant].priority;
+}
+
+static bool chunk_counts(const struct plan *plan, const struct reclaim_chunk *chunk)
+{
+    return chunk_movable(plan->request, chunk, plan->giver_count) && !chunk_guarded(plan, chunk);
+}
+
+/* The chunks that count, those of each tenant together. `candidates` has room for all. */
+static void givers_fill(struct plan *plan, struct candidate *candidates, size_t chunk_count)
+{
+    const struct reclaim_tenant *tenants = plan->tenants;
+
     for (size_t i = 0; i < plan->giver_count; i++)
         plan->givers[i] = (struct giver){
             .used = tenants[i].used, .host_left = tenants[i].host_left, .row = &tenants[i]};
     for (size_t i = 0; i < chunk_count; i++) {
-        if (chunk_counts(plan->request, &plan->chunks[i], plan->giver_count))
-            plan->givers[plan->chunks[i].tenant].count++;
+        const struct reclaim_chunk *chunk = &plan->chunks[i];
+
+        if (!chunk_movable(plan->request, chunk, plan->giver_count))
+            continue;
+        if (chunk_guarded(plan, chunk))
+            plan->guarded = true;
+        else
+            plan->givers[chunk->tenant].count++;
     }
     for (size_t i = 0; i < plan->giver_count; i++) {
         plan->givers[i].heap = candidates;
@@ -355,7 +379,7 @@ static void givers_fill(struct plan *plan, const struct reclaim_tenant *tenants,
     for (size_t i = 0; i < chunk_count; i++) {
         const struct reclaim_chunk *chunk = &plan->chunks[i];
 
-        if (chunk_counts(plan->request, chunk, plan->giver_count)) {
+        if (chunk_counts(plan, chunk)) {
             struct giver *giver = &plan->givers[chunk->tenant];
 
             giver->heap[giver->count++] = candidate_make(chunk, (uint32_t) i);
@@ -381,6 +405,7 @@ size_t reclaim_plan(const struct reclaim_request *request, const struct reclaim_
     struct plan plan = {
         .request = request,
         .beneficiary = request->beneficiary < tenant_count ? &tenants[request->beneficiary] : NULL,
+        .tenants = tenants,
         .chunks = chunks,
         .givers = givers,
         .order = order,
@@ -394,7 +419,7 @@ size_t reclaim_plan(const struct reclaim_request *request, const struct reclaim_
     *ret_shortfall = RECLAIM_NO_MEMORY;
     if (!givers || !order || !candidates)
         return 0;
-    givers_fill(&plan, tenants, candidates, chunk_count);
+    givers_fill(&plan, candidates, chunk_count);
     for (enum stage stage = 0; stage < STAGE_MAX && !plan_ends(&plan); stage++)
         plan_stage(&plan, stage);
     *ret_planned = plan.planned;

@@ -14,12 +14,21 @@
  * requester's own cold pages, below its MemoryMin too: what they leave is its own again, and
  * without them what is guaranteed to it could fill up with what it doesn't use.
  *
+ * A chunk that came just now (RECLAIM_GUARD_NS) is guarded: a requester gets it only where it has a
+ * higher priority or is below its MemoryMin. Equals that need more than there is would otherwise
+ * take from each other, for ever, what the other has just got and has not used yet.
+ *
  * Among equals, whoever was told to degrade and did not gives first, then whoever has most for its
  * weight. Within a tenant, the chunk that is cheapest to empty (see `score`).
  */
 #pragma once
 
+#include "base/clock.h"
 #include "base/macro.h"
+
+/* What a worker on a busy machine takes from a grant to the first use of a page: it maps the chunk,
+ * and a thread that waits is woken and pins. A pin protects what is in use from then on. */
+#define RECLAIM_GUARD_NS (125 * NSEC_PER_MSEC)
 
 struct reclaim_tenant {
     uint64_t used, min, low, high; /* bytes on the device */
@@ -35,6 +44,7 @@ struct reclaim_chunk {
     uint32_t resident, pinned, free, evicted,
         recomputable;      /* pages; pinned and recomputable ones are resident, too */
     uint64_t idle_ns;      /* since the last use of any page */
+    uint64_t here_ns;      /* since it came */
     double recompute_cost; /* sum over resident pages of tokens × position, any unit; 0 unknown */
     uint64_t token;        /* the caller's name for it */
 };
@@ -71,6 +81,7 @@ enum reclaim_shortfall {
     RECLAIM_COMPLETE,
     RECLAIM_NOTHING_LEFT, /* what isn't planned is pinned or in workspaces */
     RECLAIM_PROTECTED,    /* what is left is protected from this requester */
+    RECLAIM_GUARDED,      /* what is left came just now: later */
     RECLAIM_HOST_FULL,    /* the host tier of those who could give has no room */
     RECLAIM_CUT_SHORT,    /* max_steps were too few: there is more to take */
     RECLAIM_NO_MEMORY,    /* the broker's own, to plan with: nothing is planned */

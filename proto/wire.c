@@ -29,7 +29,7 @@ struct wire {
 /* Sentences, units and device names are longer than what people name themselves. */
 static size_t string_bound(const ProtobufCFieldDescriptor *field)
 {
-    static const char *const texts[] = {"name", "text", "unit", "value"};
+    static const char *const texts[] = {"name", "text", "unit", "value", "failure"};
 
     for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
         if (strcmp(field->name, texts[i]) == 0)
@@ -42,7 +42,7 @@ static size_t repeat_bound(const ProtobufCFieldDescriptor *field)
 {
     if (field->label != PROTOBUF_C_LABEL_REPEATED)
         return 1;
-    if (strcmp(field->name, "devices") == 0)
+    if (strcmp(field->name, "devices") == 0 || strcmp(field->name, "parts") == 0)
         return LIMIT_DEVICES;
     if (strcmp(field->name, "chunks") == 0)
         return field->type == PROTOBUF_C_TYPE_MESSAGE ? LIMIT_FRAME_FDS : LIMIT_RECALL_CHUNKS;

@@ -23,14 +23,24 @@ static const void *field_at(
     return *(const ProtobufCMessage *const *const *) (const void *) at + index;
 }
 
-static json_t *json_from_uuid(const ProtobufCBinaryData *data)
+/* Whether the message says of its device that it is a MIG instance. */
+static bool says_mig(const ProtobufCMessage *message)
+{
+    const ProtobufCFieldDescriptor *field =
+        protobuf_c_message_descriptor_get_field_by_name(message->descriptor, "mig");
+
+    return field != NULL && field->type == PROTOBUF_C_TYPE_BOOL &&
+           *(const protobuf_c_boolean *) field_at(message, field, 0);
+}
+
+static json_t *json_from_uuid(const ProtobufCMessage *message, const ProtobufCBinaryData *data)
 {
     char text[UUID_TEXT_MAX];
     struct uuid uuid;
 
     return uuid_from_bytes(data->data, data->len, &uuid) < 0
                ? json_null()
-               : json_string(uuid_format(text, &uuid));
+               : json_string(uuid_format_device(text, &uuid, says_mig(message)));
 }
 
 static json_t *json_from_unsigned(uint64_t value, uint64_t none)
@@ -72,7 +82,8 @@ static json_t *json_from_enum(const ProtobufCFieldDescriptor *field, int value)
     return json_string(name);
 }
 
-static json_t *json_from_value(const ProtobufCFieldDescriptor *field, const void *at)
+static json_t *json_from_value(
+    const ProtobufCMessage *message, const ProtobufCFieldDescriptor *field, const void *at)
 {
     switch ((int) field->type) {
     case PROTOBUF_C_TYPE_UINT64:
@@ -88,7 +99,7 @@ static json_t *json_from_value(const ProtobufCFieldDescriptor *field, const void
     case PROTOBUF_C_TYPE_STRING:
         return json_string(*(const char *const *) at);
     case PROTOBUF_C_TYPE_BYTES:
-        return json_from_uuid(at);
+        return json_from_uuid(message, at);
     case PROTOBUF_C_TYPE_ENUM:
         return json_from_enum(field, *(const int *) at);
     case PROTOBUF_C_TYPE_MESSAGE:
@@ -106,10 +117,11 @@ static json_t *json_from_field(
     json_t *array;
 
     if (field->label != PROTOBUF_C_LABEL_REPEATED)
-        return json_from_value(field, field_at(message, field, 0));
+        return json_from_value(message, field, field_at(message, field, 0));
     array = json_array();
     for (size_t i = 0; array != NULL && i < *count; i++) {
-        if (json_array_append_new(array, json_from_value(field, field_at(message, field, i))) < 0) {
+        if (json_array_append_new(
+                array, json_from_value(message, field, field_at(message, field, i))) < 0) {
             json_decref(array);
             array = NULL;
         }

@@ -16,13 +16,13 @@ static const char *const lease_headings[] = {
     "ID", "CLIENT", "<TENANT", "<DEVICE", "SIZE", "CHUNKS", "CHUNK", "AGE", "<LABEL"};
 
 /* The first group of the UUID tells devices of one node apart; status has the whole. */
-static void device_cell(struct table *table, const ProtobufCBinaryData *data)
+static void device_cell(struct table *table, const ProtobufCBinaryData *data, bool mig)
 {
     char text[UUID_TEXT_MAX] = "";
     struct uuid uuid;
 
     if (uuid_from_bytes(data->data, data->len, &uuid) == 0)
-        (void) uuid_format(text, &uuid);
+        (void) uuid_format_device(text, &uuid, mig);
     table_cell(table, STYLE_PLAIN, "%.12s", text);
 }
 
@@ -45,7 +45,7 @@ static void tenant_add(
 {
     table_cell(table, tenant->configured ? STYLE_PLAIN : STYLE_WARNING, "%s%s", tenant->name,
         tenant->configured ? "" : " (removed)");
-    device_cell(table, &device->uuid);
+    device_cell(table, &device->uuid, device->mig);
     table_size(table, use_style(device), device->used_bytes);
     table_size(table, STYLE_PLAIN, device->leased_bytes);
     table_size(table, STYLE_PLAIN, device->cached_bytes);
@@ -112,7 +112,7 @@ static void lease_add(struct table *table, const Gmb__LeaseStatus *lease)
     table_cell(table, STYLE_PLAIN, "%" PRIu64, lease->id);
     table_cell(table, STYLE_PLAIN, "%" PRIu64, lease->client);
     table_cell(table, STYLE_PLAIN, "%s", lease->tenant);
-    device_cell(table, &lease->device);
+    device_cell(table, &lease->device, lease->mig);
     table_size(table, STYLE_PLAIN, lease->bytes);
     table_cell(table, STYLE_PLAIN, "%u", lease->chunks);
     table_size(table, STYLE_PLAIN, lease->chunk_bytes);

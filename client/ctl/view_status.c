@@ -12,13 +12,13 @@
 static const char *const device_headings[] = {"<DEVICE", "<NAME", "TOTAL", "?RESERVE", "LEASED",
     "CACHED", "?CLEAN", "?RELEASING", "?ORPHANED", "?OTHERS", "FREE", "?TIER", "<STATE"};
 
-static void uuid_cell(struct table *table, const ProtobufCBinaryData *data)
+static void uuid_cell(struct table *table, const ProtobufCBinaryData *data, bool mig)
 {
     char text[UUID_TEXT_MAX] = "";
     struct uuid uuid;
 
     if (uuid_from_bytes(data->data, data->len, &uuid) == 0)
-        (void) uuid_format(text, &uuid);
+        (void) uuid_format_device(text, &uuid, mig);
     table_cell(table, STYLE_PLAIN, "%s", text);
 }
 
@@ -36,7 +36,7 @@ static void tier_cell(struct table *table, const Gmb__DeviceStatus *device)
 
 static void device_add(struct table *table, const Gmb__DeviceStatus *device)
 {
-    uuid_cell(table, &device->uuid);
+    uuid_cell(table, &device->uuid, device->mig);
     table_cell(table, STYLE_PLAIN, "%s", device->name);
     table_size(table, STYLE_PLAIN, device->total_bytes);
     table_size(table, STYLE_PLAIN, device->reserve_bytes);
@@ -49,9 +49,10 @@ static void device_add(struct table *table, const Gmb__DeviceStatus *device)
     table_size(table, STYLE_PLAIN, device->free_bytes);
     tier_cell(table, device);
     table_cell(table, device->healthy ? STYLE_GOOD : STYLE_ALARM,
-        device->draining  ? "draining"
-        : device->healthy ? "healthy"
-                          : "failed");
+        device->failure[0] != '\0' ? "failed"
+        : device->draining         ? "draining"
+        : device->healthy          ? "healthy"
+                                   : "failing");
 }
 
 int view_status(const struct view *view, const Gmb__Status *status)
@@ -91,7 +92,7 @@ int view_changed(const struct view *view, const char *tenant, const Gmb__TenantC
             continue;
         (void) fprintf(view->to,
             "it has %s more than its MemoryMax on %s until it gives them back\n",
-            size_format(over, device->overage_bytes), uuid_format(text, &uuid));
+            size_format(over, device->overage_bytes), uuid_format_device(text, &uuid, device->mig));
     }
     return ferror(view->to) ? -EIO : 0;
 }

@@ -8,9 +8,6 @@
 #include "base/clock.h"
 #include "client/replay/arena_request.h"
 
-/* A restore that takes longer than this has failed. */
-#define RESTORE_NS (30 * NSEC_PER_SEC)
-
 /* The first whose time has come, taken off the list; NULL when there is nothing more to do. */
 static struct arena_request *next_due(struct arena_worker *worker)
 {
@@ -45,7 +42,7 @@ static void read_again(struct arena_request *request)
 {
     struct arena_worker *worker = request->worker;
     struct pages *pages = &request->pages;
-    enum pages_outcome outcome = pages_pin(pages, RESTORE_NS);
+    enum pages_outcome outcome = pages_pin(pages, worker->params->wait_ns);
 
     switch (outcome) {
     case PAGES_OK:
@@ -56,7 +53,7 @@ static void read_again(struct arena_request *request)
         atomic_fetch_add(&worker->stats->dropped, pages->count);
         break;
     case PAGES_SHORT:
-        arena_fail(worker, "pages didn't come back within 30 s");
+        arena_fail(worker, "pages didn't come back in time");
         break;
     case PAGES_REFUSED:
     case PAGES_FAILED:

@@ -41,3 +41,19 @@ uint64_t account_unused_min(const struct account *account);
 uint64_t account_spare(const struct account *account);
 /* Its figures are looked at again at the end of the step. */
 void account_touch(struct account *account);
+
+/* Whether nothing is granted on the device; device_closed_limit() and _status() say by what. */
+static inline bool device_closed(const struct device *device)
+{
+    return device->draining || device->failed;
+}
+
+static inline enum gmb_limit device_closed_limit(const struct device *device)
+{
+    return device->failed ? GMB_LIMIT_DEVICE : GMB_LIMIT_DRAINING;
+}
+
+static inline enum gmb_status device_closed_status(const struct device *device)
+{
+    return device->failed ? GMB_STATUS_GPU : GMB_STATUS_EXHAUSTED;
+}

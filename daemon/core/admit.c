@@ -7,6 +7,7 @@
 
 #include "daemon/core/account.h"
 #include "daemon/core/answer.h"
+#include "daemon/core/gang.h"
 #include "daemon/core/reclaim.h"
 #include "daemon/core/request.h"
 #include "daemon/core/supply.h"
@@ -96,15 +97,27 @@ static bool candidate_throttle(struct core *core, struct candidate *c)
     return true;
 }
 
-static void candidate_admit(struct core *core, struct candidate *c)
+/* The driver said no a moment ago. */
+static bool candidate_backed_off(const struct core *core, const struct candidate *c)
+{
+    return c->creation > 0 && core->now_ns < c->device->create_after_ns;
+}
+
+/* `reserved`: by those before it. */
+static void candidate_admit(struct core *core, struct candidate *c, uint64_t reserved)
 {
     struct request *request = c->request;
     int r;
 
-    if (c->creation > 0 && core->now_ns < c->device->create_after_ns) {
+    if (candidate_backed_off(core, c)) {
         candidate_hold(c, GMB_LIMIT_DRIVER, 0);
         if (request->immediate)
             request_refuse(core, request, GMB_STATUS_EXHAUSTED);
+        return;
+    }
+    if (request->gang) {
+        candidate_hold(c, GMB_LIMIT_NONE, 0);
+        gang_fits(core, request, reserved);
         return;
     }
     if (candidate_throttle(core, c))
@@ -130,21 +143,61 @@ static uint64_t recover_own(struct core *core, struct candidate *c)
     return sub_saturate(shortfall, returning);
 }
 
+/* Who may wait leaves what MemoryLow protects alone as long as arenas of others give something. */
+static bool low_taken(const struct core *core, const struct request *request)
+{
+    return request->immediate || core->options.reclaim_ns == 0 || request->unheard;
+}
+
 /* Held back by the device: what lies ready there, or is on its way back, may do. */
 static uint64_t recover_device(struct core *core, struct candidate *c, uint64_t reserved)
 {
     struct device *device = c->device;
     uint64_t promised = sub_saturate(device->unused_min, account_unused_min(c->account));
     uint64_t present = device_free(device) + device->bytes[CHUNK_CLEAN];
-    uint64_t lacking = sub_saturate(add_saturate(c->creation, reserved), device_free(device));
+    /* The first of those before it has some of what is reserved made already. */
+    uint64_t claimed = sub_saturate(reserved, supply_ahead_ready(core, device));
+    uint64_t lacking = sub_saturate(add_saturate(c->creation, claimed), device_free(device));
     uint64_t shortfall =
         MAX(lacking, sub_saturate(c->growth, sub_saturate(present, promised + reserved)));
-    uint64_t returning = device->bytes[CHUNK_RELEASING] + device->bytes[CHUNK_RELEASED];
+    uint64_t returning = device->bytes[CHUNK_RELEASING] + device->bytes[CHUNK_RELEASED] +
+                         device->nobody.bytes[CHUNK_CREATING];
+    struct reclaim_want want = {
+        .chunk_bytes = c->request->lease->chunk_bytes,
+        .bytes = sub_saturate(shortfall, returning),
+        .clean = lacking > 0,
+        .low = low_taken(core, c->request),
+    };
 
-    if (returning >= shortfall)
-        return 0;
-    return reclaim_for(
-        core, c->account, c->request->lease->chunk_bytes, shortfall - returning, lacking > 0);
+    return want.bytes > 0 ? reclaim_for(core, c->account, &want) : 0;
+}
+
+/* The first of those whom the device holds back: what there is for it is made ready meanwhile. */
+static void candidate_prepare(const struct candidate *c)
+{
+    struct device *device = c->device;
+    uint64_t unused_min = account_unused_min(c->account);
+    uint64_t promised = sub_saturate(device->unused_min, unused_min);
+    uint64_t present =
+        device_free(device) + device->bytes[CHUNK_CLEAN] + device->nobody.bytes[CHUNK_CREATING];
+    uint64_t shared = sub_saturate(present, promised), own = MIN(unused_min, present);
+    uint64_t grantable = MAX(shared, own);
+
+    if (device->ahead_chunk_bytes > 0)
+        return;
+    device->ahead_chunk_bytes = c->request->lease->chunk_bytes;
+    device->ahead_bytes = MIN(c->growth, grantable);
+}
+
+/* What those behind it in its tenant's queue will need, as far as the tenant may have it: emptied
+ * together with what the first one needs, it costs one plan, not one for each of them in turn. */
+static uint64_t followers_bytes(const struct candidate *c, bool own)
+{
+    const struct account *account = c->account;
+    uint64_t bytes = sub_saturate(account->waiting_bytes, c->request->bytes);
+    uint64_t used = add_saturate(account->used, c->growth);
+
+    return own ? bytes : MIN(bytes, sub_saturate(account->limits.max, used));
 }
 
 /* Nothing that lies ready will do: chunks of arenas have to be emptied. Asked for once in a while,
@@ -152,6 +205,7 @@ static uint64_t recover_device(struct core *core, struct candidate *c, uint64_t 
 static void candidate_reclaim(struct core *core, struct candidate *c, uint64_t beyond, bool own)
 {
     struct request *request = c->request;
+    uint64_t followers = followers_bytes(c, own);
     struct core_action *action;
 
     if (beyond == 0 || request->immediate || core->options.reclaim_ns == 0)
@@ -159,16 +213,54 @@ static void candidate_reclaim(struct core *core, struct candidate *c, uint64_t b
     if (own && list_linked(&c->account->over_link))
         return; /* first what is above the limit: that is wished for already */
     if (request->reclaim_ns <= core->now_ns && answer_room(core) > 0) {
+        request->unheard = request->wished_bytes > 0 && beyond >= request->wished_bytes;
+        request->wished_bytes = beyond;
+        c->device->drain = c->device->drain || request->unheard;
         action = answer_add(core, CORE_ACTION_RECLAIM);
         action->reclaim.device = c->device->index;
         action->reclaim.tenant = c->account->tenant->index;
-        action->reclaim.bytes = MIN(beyond, c->growth);
-        action->reclaim.wanted = c->growth;
+        action->reclaim.bytes = add_saturate(MIN(beyond, c->growth), followers);
+        action->reclaim.wanted = add_saturate(c->growth, followers);
         action->reclaim.own = own;
         request->reclaim_ns = add_saturate(core->now_ns, core->options.reclaim_ns);
     }
     if (!heap_linked(&request->wake))
         heap_push(&core->wakes, &request->wake, request->reclaim_ns);
+}
+
+bool admit_stands(struct core *core, struct request *request)
+{
+    struct candidate c = candidate_make(core, request);
+    struct admission_view view = candidate_view(&c, 0);
+    struct admission_decision decision = admission_decide(&view);
+
+    return decision.verdict != ADMISSION_REFUSE && decision.limit != GMB_LIMIT_MEMORY_MAX &&
+           !device_closed(c.device) &&
+           list_first(&c.account->waiting, struct request, queue_link) == request &&
+           request->not_before_ns <= core->now_ns && !candidate_backed_off(core, &c);
+}
+
+bool admit_fits(struct core *core, struct request *request, uint64_t reserved)
+{
+    struct candidate c = candidate_make(core, request);
+    struct admission_view view = candidate_view(&c, reserved);
+    struct admission_decision decision = admission_decide(&view);
+
+    candidate_hold(&c, decision.limit, decision.available_bytes);
+    return decision.verdict == ADMISSION_ADMIT;
+}
+
+bool admit_pauses(struct core *core, struct request *request)
+{
+    struct candidate c = candidate_make(core, request);
+
+    return candidate_throttle(core, &c);
+}
+
+/* What it takes beyond its tenant's own guarantee is kept from those behind it. */
+static void candidate_reserve(const struct candidate *c, uint64_t *reserved)
+{
+    *reserved = add_saturate(*reserved, sub_saturate(c->growth, account_unused_min(c->account)));
 }
 
 bool admit_decide(struct core *core, struct request *request, uint64_t *reserved)
@@ -185,12 +277,20 @@ bool admit_decide(struct core *core, struct request *request, uint64_t *reserved
     }
     if (request->not_before_ns > core->now_ns)
         return false;
+    if (!gang_stands(core, request)) {
+        candidate_hold(&c, GMB_LIMIT_NONE, 0);
+        return false;
+    }
     decision = admission_decide(&view);
     if (decision.verdict == ADMISSION_ADMIT) {
         struct list *first = &request->queue_link;
 
-        candidate_admit(core, &c);
-        return c.account->waiting.next != first;
+        candidate_admit(core, &c, *reserved);
+        if (c.account->waiting.next != first)
+            return true;
+        if (request->gang && request->limit == GMB_LIMIT_NONE)
+            candidate_reserve(&c, reserved);
+        return false;
     }
     candidate_hold(&c, decision.limit, decision.available_bytes);
     if (decision.verdict == ADMISSION_REFUSE) {
@@ -200,10 +300,10 @@ bool admit_decide(struct core *core, struct request *request, uint64_t *reserved
     if (decision.limit == GMB_LIMIT_MEMORY_MAX) {
         beyond = recover_own(core, &c);
     } else {
+        candidate_prepare(&c);
         beyond = recover_device(core, &c, *reserved);
         if (!request->immediate || beyond == 0)
-            *reserved =
-                add_saturate(*reserved, sub_saturate(c.growth, account_unused_min(c.account)));
+            candidate_reserve(&c, reserved);
     }
     candidate_reclaim(core, &c, beyond, decision.limit == GMB_LIMIT_MEMORY_MAX);
     if (!request->immediate || beyond == 0)

@@ -26,6 +26,20 @@ struct core_action *answer_add(struct core *core, enum core_action_type type)
     return action;
 }
 
+void answer_grant(struct core *core, const struct core_event *event, const struct lease *lease,
+    uint32_t first, uint32_t count)
+{
+    struct core_action *action = answer_add(core, CORE_ACTION_GRANT);
+
+    action->client = event->client;
+    action->request = event->request;
+    action->grant.lease = slot_id(&lease->slot);
+    action->grant.first = first;
+    action->grant.count = count;
+    action->grant.parts = 1;
+    core->granted++;
+}
+
 void answer_done(struct core *core, const struct core_event *event)
 {
     struct core_action *action = answer_add(core, CORE_ACTION_DONE);
@@ -57,7 +71,7 @@ struct refusal {
     const char *tenant;
     unsigned device;
     char requested[SIZE_TEXT_MAX], available[SIZE_TEXT_MAX], limit[SIZE_TEXT_MAX];
-    bool never;
+    bool never, failed;
 };
 
 static void refusal_write(
@@ -70,6 +84,12 @@ static void refusal_write(
             r->available, r->requested);
         break;
     case GMB_LIMIT_DEVICE:
+        if (r->failed) {
+            (void) snprintf(text, size,
+                "device %u is out of service since it failed, %s requested by tenant %s", r->device,
+                r->requested, r->tenant);
+            break;
+        }
         (void) snprintf(text, size, "device %u: capacity %s %s %s for tenant %s, %s requested",
             r->device, r->limit, r->never ? "can never give more than" : "has", r->available,
             r->tenant, r->requested);
@@ -103,6 +123,8 @@ static void refusal_write(
     case GMB_LIMIT_CLIENTS_MAX:
     case GMB_LIMIT_LEASES_MAX:
     case GMB_LIMIT_REQUESTS:
+    case GMB_LIMIT_PERMISSION:
+    case GMB_LIMIT_HOLDERS:
     case GMB_LIMIT_MAX:
         (void) snprintf(
             text, size, "tenant %s: %s requested on device %u", r->tenant, r->requested, r->device);
@@ -152,6 +174,7 @@ void answer_request_refuse(struct core *core, const struct request *request, enu
         .tenant = account->tenant->name,
         .device = account->device->index,
         .never = status == GMB_STATUS_OVER_LIMIT,
+        .failed = status == GMB_STATUS_GPU && account->device->failed,
     };
     uint64_t limit_bytes = account->device->capacity;
 
@@ -168,7 +191,8 @@ void answer_request_refuse(struct core *core, const struct request *request, enu
     action->refuse.limit = request->limit;
     action->refuse.requested_bytes = request->bytes;
     action->refuse.available_bytes = request->available_bytes;
-    text_append(action->refuse.text, refusal_prefix(status));
+    if (!r.failed)
+        text_append(action->refuse.text, refusal_prefix(status));
     length = strlen(action->refuse.text);
     refusal_write(action->refuse.text + length, sizeof(action->refuse.text) - length, &r, request);
     if (r.never)

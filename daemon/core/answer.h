@@ -8,6 +8,9 @@ size_t answer_room(const struct core *core);
 /* The next action, zeroed but for its type. There must be room. */
 struct core_action *answer_add(struct core *core, enum core_action_type type);
 
+/* GRANT of chunks [first, first + count) of the lease, to who asked. */
+void answer_grant(struct core *core, const struct core_event *event, const struct lease *lease,
+    uint32_t first, uint32_t count);
 void answer_done(struct core *core, const struct core_event *event);
 /* REFUSE for an event that never became a request. */
 void answer_refuse(struct core *core, const struct core_event *event, enum gmb_status status,

@@ -5,6 +5,8 @@
 #include <stdio.h>
 
 #include "daemon/core/account.h"
+#include "daemon/core/gang.h"
+#include "daemon/core/holder.h"
 #include "daemon/core/pressure.h"
 #include "daemon/core/states.h"
 
@@ -38,6 +40,9 @@ static const char *check_chunk(const struct chunk *chunk)
             chunk_state_name(chunk->state));
     if (leased && !lease)
         return FIND("chunk %u is leased by no lease", chunk->slot.number);
+    if (leased == (chunk->holders == 0) && !chunk->request)
+        return FIND("chunk %u is %s and has %u holders", chunk->slot.number,
+            chunk_state_name(chunk->state), chunk->holders);
     if (lease && (!leased && chunk->state != CHUNK_CREATING))
         return FIND("chunk %u is %s and part of a lease", chunk->slot.number,
             chunk_state_name(chunk->state));
@@ -91,7 +96,7 @@ static const char *check_ready(const struct account *account)
 static const char *check_waiting(const struct account *account)
 {
     uint32_t count = 0;
-    uint64_t last = 0;
+    uint64_t last = 0, bytes = 0;
     bool urgent = true;
 
     list_for_each(request, &account->waiting, struct request, queue_link)
@@ -104,8 +109,11 @@ static const char *check_waiting(const struct account *account)
             return "requests of one tenant overtook each other";
         urgent = request->urgent;
         last = request->arrival;
+        bytes += request->bytes;
         count++;
     }
+    if (bytes != account->waiting_bytes)
+        return "a queue miscounts its bytes";
     if (count != account->waiting_count || list_linked(&account->waiting_link) != (count > 0))
         return "a queue miscounts its requests";
     return NULL;
@@ -250,8 +258,8 @@ static const char *check_places(
         const struct client_device *place = &client->devices[d];
         uint32_t leases = 0, waiting = 0;
 
-        list_for_each(lease, &client->leases, struct lease, link) leases +=
-            lease->account == account;
+        list_for_each(holder, &client->holdings, struct holder, client_link) leases +=
+            holder->lease->account == account;
         list_for_each(request, &client->requests, struct request, client_link)
         {
             leases += request->lease->account == account && request->lease->state == LEASE_PENDING;
@@ -269,45 +277,146 @@ static const char *check_places(
     return NULL;
 }
 
-static uint32_t arena_filled(const struct lease *lease)
+/* What a lease's chunks say of their holders, against what the holders say. */
+static const char *check_lease(const struct lease *lease)
 {
-    uint32_t filled = 0;
+    uint32_t filled = 0, holders = 0, requests = 0;
 
-    for (uint32_t i = 0; i < lease->max; i++)
-        filled += lease->chunks[i] && !lease->chunks[i]->request;
-    return filled;
+    for (uint32_t i = 0; i < (lease->max > 0 ? lease->max : lease->count); i++) {
+        const struct chunk *chunk = lease->chunks[i];
+        uint32_t having = 0;
+
+        list_for_each(holder, &lease->holders, struct holder, lease_link) having +=
+            holder_has(holder, i);
+        if (having != (chunk ? chunk->holders : 0) || (chunk && chunk->request && having > 0))
+            return FIND("lease %u: %u have chunk %u", lease->slot.number, having, i);
+        filled += having > 0;
+    }
+    list_for_each(holder, &lease->holders, struct holder, lease_link)
+    {
+        if (holder->client->tenant != lease->account->tenant)
+            return FIND("lease %u is held by another tenant", lease->slot.number);
+        holders++;
+    }
+    list_for_each(request, &lease->requests, struct request, lease_link)
+    {
+        if (request->lease != lease || !holder_find(lease, request->client))
+            return FIND("lease %u: a request of somebody else's", lease->slot.number);
+        requests++;
+    }
+    if (filled != lease->count)
+        return FIND("lease %u miscounts its chunks", lease->slot.number);
+    if (holders == 0 || holders != lease->holder_count || holders > LIMIT_LEASE_HOLDERS ||
+        requests != lease->request_count)
+        return FIND("lease %u miscounts its holders or requests", lease->slot.number);
+    return NULL;
+}
+
+static const char *check_leases(const struct core *core)
+{
+    uint32_t attached[LIMIT_TENANTS] = {0};
+
+    for (uint32_t i = 0; i < core->leases.high; i++) {
+        const struct lease *lease = slots_at(&core->leases, i);
+        const char *found = lease ? check_lease(lease) : NULL;
+
+        if (found)
+            return found;
+        if (lease)
+            attached[lease->account->tenant->index] += lease->holder_count - 1;
+    }
+    for (uint32_t i = 0; i < core->tenant_high; i++) {
+        if (core->tenants[i] && core->tenants[i]->attached != attached[i])
+            return FIND("tenant %u miscounts its attached clients", i);
+    }
+    return NULL;
+}
+
+/* All parts are in one state, each on another device, and nothing is held while one waits. */
+static const char *check_gang(struct request *request)
+{
+    const struct request *first = request_part(request, 0);
+    bool found = false;
+
+    for (uint32_t i = 0; i < request_parts(request); i++) {
+        const struct request *part = request_part(request, i);
+
+        found |= part == request;
+        if (part->state != first->state || part->client != first->client || part->id != first->id)
+            return FIND("request %llu: its parts differ", (unsigned long long) request->id);
+        if (part->supplied != (part->state == REQUEST_CREATING))
+            return FIND("request %llu: chunks stand where it waits, or don't where it doesn't",
+                (unsigned long long) request->id);
+        for (uint32_t k = 0; k < i; k++) {
+            if (request_part(request, k)->lease->account == part->lease->account)
+                return FIND(
+                    "request %llu: two parts on one device", (unsigned long long) request->id);
+        }
+    }
+    return found ? NULL : "a part that is none of its gang's";
+}
+
+static const char *check_requests(const struct client *client, uint32_t *ret_count)
+{
+    const char *found = NULL;
+
+    *ret_count = 0;
+    list_for_each(request, &client->requests, struct request, client_link)
+    {
+        if (!found)
+            found = check_gang(request);
+        ++*ret_count;
+    }
+    return found;
+}
+
+static const char *check_client(const struct client *client)
+{
+    uint32_t holdings = 0, requests = 0;
+    const char *found;
+    uint64_t bytes = 0;
+
+    list_for_each(holder, &client->holdings, struct holder, client_link)
+    {
+        const struct lease *lease = holder->lease;
+        uint32_t having = 0;
+
+        for (uint32_t i = 0; i < (lease->max > 0 ? lease->max : lease->count); i++)
+            having += holder_has(holder, i);
+        if (having != holder->count || holder->client != client || lease->state != LEASE_ACTIVE)
+            return FIND("client %u: it miscounts what it has", client->slot.number);
+        bytes += having * lease->chunk_bytes;
+        holdings++;
+    }
+    found = check_requests(client, &requests);
+    if (found)
+        return found;
+    if (bytes != client->leased_bytes || holdings != client->holding_count ||
+        requests != client->request_count)
+        return FIND("client %u: its leases or requests are miscounted", client->slot.number);
+    if (client->state != CLIENT_ACTIVE && requests > 0)
+        return FIND("client %u: waits though it can't hear", client->slot.number);
+    return NULL;
 }
 
 static const char *check_clients(const struct core *core, struct sums *sums)
 {
     uint32_t requests = 0, leases = 0;
-    const char *found;
 
     for (uint32_t i = 0; i < core->clients.high; i++) {
         const struct client *client = slots_at(&core->clients, i);
-        uint32_t own_leases = 0, own_requests = 0;
-        uint64_t bytes = 0;
+        const char *found = client ? check_client(client) : NULL;
 
-        if (!client)
-            continue;
-        list_for_each(lease, &client->leases, struct lease, link)
-        {
-            if (lease->max > 0 && arena_filled(lease) != lease->count)
-                return FIND("client %u: an arena miscounts its chunks", i);
-            bytes += lease->count * lease->chunk_bytes;
-            own_leases++;
-        }
-        list_for_each(request, &client->requests, struct request, client_link) own_requests++;
-        if (bytes != client->leased_bytes || own_leases != client->lease_count ||
-            own_requests != client->request_count)
-            return FIND("client %u: its leases or requests are miscounted", i);
-        if (client->state != CLIENT_ACTIVE && own_requests > 0)
-            return FIND("client %u: waits though it can't hear", i);
-        found = check_places(core, client, sums);
+        if (!found && client)
+            found = check_places(core, client, sums);
         if (found)
             return found;
-        requests += own_requests;
-        leases += own_leases;
+        requests += client ? client->request_count : 0;
+    }
+    for (uint32_t i = 0; i < core->leases.high; i++) {
+        const struct lease *lease = slots_at(&core->leases, i);
+
+        leases += lease && lease->state == LEASE_ACTIVE;
     }
     if (requests != core->requests.used || leases != core->active_leases)
         return "requests or leases without a client";
@@ -327,6 +436,8 @@ const char *core_check(const struct core *core)
         found = check_clients(core, sums);
     if (!found)
         found = check_devices(core, sums);
+    if (!found)
+        found = check_leases(core);
     free(sums);
     return found;
 }

@@ -113,7 +113,7 @@ struct chunk *pool_take(struct core *core, struct account *account, uint64_t chu
 
 uint64_t chunk_expires(const struct core *core, const struct chunk *chunk)
 {
-    if (chunk->charge.account->device->draining)
+    if (device_closed(chunk->charge.account->device))
         return chunk->since_ns;
     return add_saturate(chunk->since_ns, core->options.recycle_idle_ns);
 }

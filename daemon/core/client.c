@@ -77,7 +77,7 @@ void client_add_event(struct core *core, const struct core_event *event)
     }
     client = item;
     client->tenant = tenant;
-    list_init(&client->leases);
+    list_init(&client->holdings);
     list_init(&client->requests);
     client_set_state(client, CLIENT_ACTIVE);
     if (tenant->clients++ == 0)
@@ -89,8 +89,9 @@ void client_add_event(struct core *core, const struct core_event *event)
 
 static void client_drop_requests(struct core *core, struct client *client)
 {
-    list_for_each_safe(request, &client->requests, struct request, client_link)
-        request_drop(core, request);
+    /* The parts of a gang go together. */
+    while (!list_empty(&client->requests))
+        request_drop(core, list_first(&client->requests, struct request, client_link));
 }
 
 static void client_end(struct core *core, struct client *client)
@@ -110,7 +111,7 @@ void client_detach_event(struct core *core, struct client *client)
     stalled_leave(core, client);
     client_set_state(client, CLIENT_DETACHED);
     client_drop_requests(core, client);
-    if (list_empty(&client->leases))
+    if (list_empty(&client->holdings))
         client_end(core, client);
 }
 
@@ -119,6 +120,7 @@ void client_dead_event(struct core *core, struct client *client)
     stalled_leave(core, client);
     client_set_state(client, CLIENT_DEAD);
     client_drop_requests(core, client);
-    list_for_each_safe(lease, &client->leases, struct lease, link) lease_end(core, lease);
+    list_for_each_safe(holder, &client->holdings, struct holder, client_link)
+        lease_let_go(core, holder);
     client_end(core, client);
 }

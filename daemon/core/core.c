@@ -12,6 +12,8 @@
 #include "daemon/core/chunk.h"
 #include "daemon/core/client.h"
 #include "daemon/core/device.h"
+#include "daemon/core/gang.h"
+#include "daemon/core/holder.h"
 #include "daemon/core/lease.h"
 #include "daemon/core/pressure.h"
 #include "daemon/core/queue.h"
@@ -60,14 +62,18 @@ static const char *const event_names[] = {
     [CORE_EVENT_CLIENT_DETACH] = "client-detach",
     [CORE_EVENT_CLIENT_DEAD] = "client-dead",
     [CORE_EVENT_LEASE_REQUEST] = "lease-request",
+    [CORE_EVENT_GANG_REQUEST] = "gang-request",
     [CORE_EVENT_LEASE_GROW] = "lease-grow",
     [CORE_EVENT_LEASE_SHRINK] = "lease-shrink",
     [CORE_EVENT_LEASE_RELEASE] = "lease-release",
     [CORE_EVENT_ARENA_REQUEST] = "arena-request",
     [CORE_EVENT_ARENA_FILL] = "arena-fill",
+    [CORE_EVENT_LEASE_ATTACH] = "lease-attach",
+    [CORE_EVENT_ARENA_SHARE] = "arena-share",
     [CORE_EVENT_ARENA_RETURN] = "arena-return",
     [CORE_EVENT_DEVICE_DRAIN] = "device-drain",
     [CORE_EVENT_RESTORE_WAIT] = "restore-wait",
+    [CORE_EVENT_DEVICE_FAIL] = "device-fail",
     [CORE_EVENT_CANCEL] = "cancel",
     [CORE_EVENT_CHUNK_CREATED] = "chunk-created",
     [CORE_EVENT_CHUNK_FAILED] = "chunk-failed",
@@ -115,6 +121,7 @@ int core_new(const struct core_options *options, struct core **ret)
         return -ENOMEM;
     }
     core->options = *options;
+    list_init(&core->gangs_fit);
     client_slots_init(core);
     slots_init(&core->leases, sizeof(struct lease), LIMIT_CHUNKS_TOTAL + LIMIT_REQUESTS_TOTAL);
     slots_init(&core->requests, sizeof(struct request), LIMIT_REQUESTS_TOTAL);
@@ -132,8 +139,10 @@ struct core *core_free(struct core *core)
     for (uint32_t i = 0; i < core->leases.high; i++) {
         struct lease *lease = slots_at(&core->leases, i);
 
-        if (lease)
-            free(lease->chunks);
+        if (!lease)
+            continue;
+        list_for_each_safe(holder, &lease->holders, struct holder, lease_link) free(holder);
+        free(lease->chunks);
     }
     for (size_t i = 0; i < POOL_BUCKETS; i++) {
         list_for_each_safe(pool, &core->pools[i], struct pool, hash_link) free(pool);
@@ -175,6 +184,8 @@ static void step_client(struct core *core, const struct core_event *event)
         client_dead_event(core, client);
     else if (event->type == CORE_EVENT_LEASE_REQUEST)
         request_new_lease(core, client, event);
+    else if (event->type == CORE_EVENT_GANG_REQUEST)
+        gang_request_event(core, client, event);
     else if (event->type == CORE_EVENT_LEASE_GROW)
         request_grow(core, client, event);
     else if (event->type == CORE_EVENT_LEASE_SHRINK)
@@ -187,6 +198,10 @@ static void step_client(struct core *core, const struct core_event *event)
         request_fill(core, client, event);
     else if (event->type == CORE_EVENT_ARENA_RETURN)
         lease_return_event(core, client, event);
+    else if (event->type == CORE_EVENT_LEASE_ATTACH)
+        holder_attach_event(core, client, event);
+    else if (event->type == CORE_EVENT_ARENA_SHARE)
+        holder_share_event(core, client, event);
     else
         request_cancel_event(core, client, event);
 }
@@ -234,18 +249,24 @@ static void step_event(struct core *core, const struct core_event *event)
     case CORE_EVENT_RESTORE_WAIT:
         stalled_restore_event(core, event);
         break;
+    case CORE_EVENT_DEVICE_FAIL:
+        device_fail_event(core, event);
+        break;
     case CORE_EVENT_CLIENT_ADD:
         client_add_event(core, event);
         break;
     case CORE_EVENT_CLIENT_DETACH:
     case CORE_EVENT_CLIENT_DEAD:
     case CORE_EVENT_LEASE_REQUEST:
+    case CORE_EVENT_GANG_REQUEST:
     case CORE_EVENT_LEASE_GROW:
     case CORE_EVENT_LEASE_SHRINK:
     case CORE_EVENT_LEASE_RELEASE:
     case CORE_EVENT_ARENA_REQUEST:
     case CORE_EVENT_ARENA_FILL:
     case CORE_EVENT_ARENA_RETURN:
+    case CORE_EVENT_LEASE_ATTACH:
+    case CORE_EVENT_ARENA_SHARE:
     case CORE_EVENT_CANCEL:
         step_client(core, event);
         break;
@@ -264,9 +285,16 @@ void core_step(struct core *core, const struct core_event *event, uint64_t now_n
     core->now_ns = MAX(core->now_ns, now_ns);
     core->actions = actions;
     core->more = false;
+    core->steps++;
     actions->count = 0;
     step_event(core, event);
     queue_time(core);
+    for (uint32_t i = 0; i < core->device_count; i++)
+        device_wake(core, core->devices[i]);
+    gangs_couple(core);
+    for (uint32_t i = 0; i < core->device_count; i++)
+        queue_drain(core, core->devices[i]);
+    gangs_admit(core);
     for (uint32_t i = 0; i < core->device_count; i++)
         device_work(core, core->devices[i]);
     pressure_work(core);

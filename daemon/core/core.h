@@ -76,14 +76,18 @@ enum core_event_type {
     CORE_EVENT_CLIENT_DETACH, /* its connection ended; the process may live and map its chunks */
     CORE_EVENT_CLIENT_DEAD,   /* its process is dead by pidfd */
     CORE_EVENT_LEASE_REQUEST,
+    CORE_EVENT_GANG_REQUEST, /* leases on several devices, all or none */
     CORE_EVENT_LEASE_GROW,
     CORE_EVENT_LEASE_SHRINK,
     CORE_EVENT_LEASE_RELEASE,
     CORE_EVENT_ARENA_REQUEST, /* a lease with holes, empty at first */
     CORE_EVENT_ARENA_FILL,    /* chunks for a run of empty indices of it */
-    CORE_EVENT_ARENA_RETURN,  /* a run of filled indices becomes empty */
+    CORE_EVENT_ARENA_RETURN,  /* a holder has a run of filled indices no longer */
+    CORE_EVENT_LEASE_ATTACH,  /* another client of the tenant becomes a holder of an arena */
+    CORE_EVENT_ARENA_SHARE,   /* chunks that are there for a holder that hasn't got them */
     CORE_EVENT_DEVICE_DRAIN,  /* no grant there any more, or again */
     CORE_EVENT_RESTORE_WAIT,  /* a client begins or ends to wait for pages to be restored */
+    CORE_EVENT_DEVICE_FAIL,   /* it is lost or broken: out of service for good */
     CORE_EVENT_CANCEL,
     CORE_EVENT_CHUNK_CREATED,   /* answers CORE_ACTION_CHUNK_CREATE */
     CORE_EVENT_CHUNK_FAILED,    /* answers CORE_ACTION_CHUNK_CREATE */
@@ -93,6 +97,12 @@ enum core_event_type {
 };
 
 const char *core_event_type_name(enum core_event_type type);
+
+struct core_gang_part {
+    uint32_t device;      /* index, another one in each part */
+    uint64_t bytes;       /* > 0 */
+    uint64_t chunk_bytes; /* 0: core's choice */
+};
 
 struct core_event {
     enum core_event_type type;
@@ -121,6 +131,11 @@ struct core_event {
             uint64_t wait_ns;     /* 0: not at all */
         } lease_request;          /* GRANT or REFUSE */
         struct {
+            const struct core_gang_part *parts; /* borrowed for the call */
+            uint32_t count;                     /* 1 … LIMIT_DEVICES */
+            uint64_t wait_ns;
+        } gang_request; /* one GRANT for each part, all in one step, or one REFUSE */
+        struct {
             core_id lease;
             uint64_t bytes;
             uint64_t wait_ns;
@@ -145,8 +160,16 @@ struct core_event {
         } arena_fill;    /* GRANT of [first, first + count) or REFUSE */
         struct {
             core_id lease;
-            uint32_t first, count; /* indices, all filled */
-        } arena_return;            /* DONE or REFUSE */
+            uint32_t first, count; /* indices that the client has */
+        } arena_return;            /* DONE or REFUSE. They are empty once no holder has them */
+        struct {
+            core_id lease;
+        } lease_attach; /* GRANT of 0 chunks, or REFUSE. The holder has nothing, and gets nothing
+                           before its first ARENA_SHARE */
+        struct {
+            core_id lease;
+            uint32_t first, count; /* indices that others have and the client hasn't; or none */
+        } arena_share;             /* GRANT of them or REFUSE */
         struct {
             uint32_t device;
             bool undo;
@@ -155,6 +178,9 @@ struct core_event {
             uint32_t device;
             bool waits;
         } restore_wait; /* answered by nothing; saying the same again changes nothing */
+        struct {
+            uint32_t device;
+        } device_fail; /* as device_drain, and its memory is no longer verified */
         struct {
             uint64_t request; /* the client's own id of the request to withdraw */
         } cancel;             /* DONE or REFUSE */
@@ -170,8 +196,9 @@ struct core_event {
                                     above the device's total: the driver couldn't say */
         } observed;
     };
-    core_id client;   /* CLIENT_*, LEASE_*, CANCEL, RESTORE_WAIT */
-    uint64_t request; /* LEASE_*, CANCEL: the client's id of this request, > 0 */
+    core_id client;   /* CLIENT_*, LEASE_*, GANG_*, ARENA_*, CANCEL, RESTORE_WAIT */
+    uint64_t request; /* of the same but CLIENT_* and RESTORE_WAIT: the client's id of this request,
+                         > 0 */
     uint64_t cookie;  /* CONFIGURE, TENANT_SET, CLIENT_ADD: comes back in the answer */
 };
 
@@ -182,7 +209,8 @@ enum core_action_type {
     CORE_ACTION_CONFIGURED,
     CORE_ACTION_CLIENT_ADDED,
     CORE_ACTION_CLIENT_GONE, /* nothing of it is left; its id is free */
-    CORE_ACTION_GRANT,       /* send chunks [first, first + count) of a lease */
+    CORE_ACTION_GRANT, /* send chunks [first, first + count) of a lease: to the client and, where
+                          ARENA_FILL was asked for, to every holder that core_holder_has() names */
     CORE_ACTION_DONE,
     CORE_ACTION_REFUSE,
     CORE_ACTION_CHUNK_CREATE,   /* answered by CHUNK_CREATED or CHUNK_FAILED */
@@ -205,6 +233,7 @@ struct core_action {
         struct {
             core_id lease;
             uint32_t first, count; /* of the lease's chunks */
+            uint32_t part, parts;  /* of a gang, in the order of its parts; else 0 and 1 */
         } grant;
         struct {
             enum gmb_status status;
@@ -264,7 +293,8 @@ struct core *core_free(struct core *core);
 /*
  * Takes one event at time `now_ns` (never smaller than in an earlier call) and overwrites
  * `actions`. Every event with a client and request id is answered sooner or later by exactly one
- * GRANT, DONE or REFUSE for it, unless the client is detached or dead before. Total over malformed
+ * GRANT (a gang: one for each part), DONE or REFUSE for it, unless the client is detached or dead
+ * before. Total over malformed
  * events: an unknown id, index or type is refused or, where nobody asked, ignored.
  */
 void core_step(struct core *core, const struct core_event *event, uint64_t now_ns,
@@ -287,6 +317,7 @@ struct core_device_view {
     uint64_t total, reserve, creating, leased, cached, clean, releasing, orphaned, unaccounted,
         free, granularity;
     uint32_t waiting;
+    bool draining, failed;
 };
 struct core_tenant_view {
     char name[LIMIT_NAME_BYTES + 1];
@@ -306,7 +337,8 @@ struct core_client_view {
     bool detached;
 };
 struct core_lease_view {
-    core_id id, client;
+    core_id id, client; /* of its first holder */
+    uint32_t holders;
     uint32_t tenant, device;
     uint32_t chunks;     /* that it holds */
     uint32_t max_chunks; /* of an arena; 0 for a workspace */
@@ -357,6 +389,9 @@ bool core_lease_next(const struct core *core, core_id after, struct core_lease_v
 /* The tenant's values as one record, for a change of some of them. */
 bool core_tenant_config_get(
     const struct core *core, uint32_t tenant, struct core_tenant_config *ret);
+/* Whether the client is a holder of the lease, and has its chunk `index`. */
+bool core_holder_find(const struct core *core, core_id lease, core_id client);
+bool core_holder_has(const struct core *core, core_id lease, core_id client, uint32_t index);
 /* Chunk `index` of a lease; false for an empty index of an arena. */
 bool core_lease_chunk(const struct core *core, core_id lease, uint32_t index, uint32_t *ret_chunk,
     uint32_t *ret_generation);

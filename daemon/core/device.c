@@ -5,7 +5,6 @@
 #include "daemon/core/account.h"
 #include "daemon/core/answer.h"
 #include "daemon/core/client.h"
-#include "daemon/core/queue.h"
 #include "daemon/core/reclaim.h"
 #include "daemon/core/supply.h"
 #include "daemon/core/verify.h"
@@ -84,6 +83,20 @@ void device_drain_event(struct core *core, const struct core_event *event)
     device->expire_ns = core->now_ns; /* what lies ready has another time to go */
 }
 
+/* What it has can't be used nor given to anybody: whether it comes back is not asked any more. */
+void device_fail_event(struct core *core, const struct core_event *event)
+{
+    struct device *device;
+
+    if (event->device_fail.device >= core->device_count)
+        return;
+    device = core->devices[event->device_fail.device];
+    device->failed = true;
+    device->drain = true;
+    device->expire_ns = core->now_ns;
+    suspect_credit(device, device->suspects);
+}
+
 /* Tenants above a MemoryMax that was lowered give back from their arenas. */
 static void overage_reclaim(struct core *core, struct device *device)
 {
@@ -97,7 +110,7 @@ static void overage_reclaim(struct core *core, struct device *device)
         reclaim_overage(core, account);
         over = sub_saturate(
             sub_saturate(account->used, account_returning(account)), account->limits.max);
-        if (over == 0 || !account->tenant->configured || pause_ns == 0 ||
+        if (over == 0 || !account->tenant->configured || pause_ns == 0 || device->failed ||
             leased + account->bytes[CHUNK_CREATING] == 0) {
             list_remove(&account->over_link);
             continue;
@@ -115,7 +128,7 @@ static void overage_reclaim(struct core *core, struct device *device)
     }
 }
 
-void device_work(struct core *core, struct device *device)
+void device_wake(struct core *core, struct device *device)
 {
     if (device->create_after_ns != 0 && device->create_after_ns <= core->now_ns) {
         device->create_after_ns = 0;
@@ -126,7 +139,10 @@ void device_work(struct core *core, struct device *device)
     if (device->suspects > 0)
         device->age_ns = suspect_age(device, core->now_ns, core->options.orphan_grace_ns);
     overage_reclaim(core, device);
-    queue_drain(core, device);
+}
+
+void device_work(struct core *core, struct device *device)
+{
     supply_work(core, device);
     verify_work(core, device);
     supply_prefetch(core, device);

@@ -5,8 +5,10 @@
 
 void device_add_event(struct core *core, const struct core_event *event);
 void device_drain_event(struct core *core, const struct core_event *event);
+void device_fail_event(struct core *core, const struct core_event *event);
 struct device *device_free_object(struct device *device);
-/* Timers that are due, then the queue, then jobs for the shell. */
+/* In each step: timers that are due; then, behind the queues of all devices, jobs for the shell. */
+void device_wake(struct core *core, struct device *device);
 void device_work(struct core *core, struct device *device);
-/* When device_work() has something to do without any event. */
+/* When these have something to do without any event. */
 uint64_t device_due(const struct device *device);

@@ -1,7 +1,8 @@
 /*
- * A returned chunk stays with its tenant (CACHED) and is given to no other. It goes back to the
- * driver instead when its client died, whose process may have handed it on, when the tenant is
- * above a limit that was lowered, and when the tenant is no longer configured.
+ * A chunk that its last holder has let go of stays with its tenant (CACHED) and is given to no
+ * other. It goes back to the driver instead when a holder died with it, whose process may have
+ * handed it on, when the tenant is above a limit that was lowered, and when the tenant is no longer
+ * configured.
  */
 #include "daemon/core/lease.h"
 
@@ -10,45 +11,57 @@
 #include "daemon/core/account.h"
 #include "daemon/core/answer.h"
 #include "daemon/core/chunk.h"
-#include "daemon/core/stalled.h"
+#include "daemon/core/holder.h"
 #include "daemon/core/states.h"
 
-struct lease *lease_new_pending(
-    struct core *core, struct client *client, uint32_t device, uint64_t chunk_bytes)
+/* PENDING, with one holder; `max` indices of an arena. */
+static struct lease *lease_make(
+    struct core *core, struct client *client, uint32_t device, uint64_t chunk_bytes, uint32_t max)
 {
     void *item;
     struct lease *lease;
+    struct holder *holder;
 
     if (slots_take(&core->leases, &item) != SLOTS_OK)
         return NULL;
     lease = item;
-    lease->client = client;
     lease->account = &client->tenant->accounts[device];
     lease->chunk_bytes = chunk_bytes;
-    list_init(&lease->link);
+    lease->max = max;
+    list_init(&lease->holders);
+    list_init(&lease->requests);
+    holder = holder_new(core, lease, client);
+    if (!holder) {
+        slots_give(&core->leases, lease);
+        return NULL;
+    }
+    holder->open = true;
     lease_set_state(lease, LEASE_PENDING);
     client->tenant->leases_pending++;
-    stalled_lease(core, lease->account, client, 1);
     return lease;
+}
+
+struct lease *lease_new_pending(
+    struct core *core, struct client *client, uint32_t device, uint64_t chunk_bytes)
+{
+    return lease_make(core, client, device, chunk_bytes, 0);
 }
 
 static void lease_activate(struct core *core, struct lease *lease)
 {
-    struct client *client = lease->client;
+    struct tenant *tenant = lease->account->tenant;
 
     lease_set_state(lease, LEASE_ACTIVE);
     lease->since_ns = core->now_ns;
-    list_append(&client->leases, &lease->link);
-    client->lease_count++;
-    client->tenant->leases_pending--;
-    client->tenant->leases++;
+    holder_enter(list_first(&lease->holders, struct holder, lease_link));
+    tenant->leases_pending--;
+    tenant->leases++;
     core->active_leases++;
 }
 
 static void lease_free(struct core *core, struct lease *lease)
 {
     lease_set_state(lease, LEASE_ENDED);
-    stalled_lease(core, lease->account, lease->client, -1);
     free(lease->chunks);
     lease->chunks = NULL;
     slots_give(&core->leases, lease);
@@ -57,7 +70,7 @@ static void lease_free(struct core *core, struct lease *lease)
 struct lease *lease_new_arena(struct core *core, struct client *client, uint32_t device,
     uint64_t chunk_bytes, uint32_t max_chunks)
 {
-    struct lease *lease = lease_new_pending(core, client, device, chunk_bytes);
+    struct lease *lease = lease_make(core, client, device, chunk_bytes, max_chunks);
 
     if (!lease)
         return NULL;
@@ -66,7 +79,7 @@ struct lease *lease_new_arena(struct core *core, struct client *client, uint32_t
         lease_drop_pending(core, lease);
         return NULL;
     }
-    lease->max = lease->room = max_chunks;
+    lease->room = max_chunks;
     client->tenant->arenas++;
     client->tenant->arena_chunks += max_chunks;
     lease_activate(core, lease);
@@ -76,7 +89,8 @@ struct lease *lease_new_arena(struct core *core, struct client *client, uint32_t
 void lease_drop_pending(struct core *core, struct lease *lease)
 {
     assert(lease->count == 0);
-    lease->client->tenant->leases_pending--;
+    lease->account->tenant->leases_pending--;
+    holder_free(core, list_first(&lease->holders, struct holder, lease_link));
     lease_free(core, lease);
 }
 
@@ -86,7 +100,14 @@ void lease_extend(struct core *core, const struct request *request)
 
     for (uint32_t i = 0; i < request->count; i++)
         lease->chunks[request->first + i]->exposed = true;
-    lease->client->leased_bytes += request->bytes;
+    /* A detached one is sent nothing any more, and so has nothing more to let go of. */
+    list_for_each(holder, &lease->holders, struct holder, lease_link)
+    {
+        if (!holder->open || holder->client->state != CLIENT_ACTIVE)
+            continue;
+        for (uint32_t i = 0; i < request->count; i++)
+            holder_give(holder, request->first + i);
+    }
     lease->count += request->count;
     if (lease->state != LEASE_ACTIVE)
         lease_activate(core, lease);
@@ -98,10 +119,9 @@ bool lease_overlaps(const struct lease *lease, uint32_t first, uint32_t count)
         if (lease->chunks[first + i])
             return true;
     }
-    list_for_each(request, &lease->client->requests, struct request, client_link)
+    list_for_each(request, &lease->requests, struct request, lease_link)
     {
-        if (request->lease == lease && request->first < first + count &&
-            first < request->first + request->count)
+        if (request->first < first + count && first < request->first + request->count)
             return true;
     }
     return false;
@@ -111,55 +131,73 @@ struct lease *lease_find(struct core *core, const struct client *client, core_id
 {
     struct lease *lease = slots_find(&core->leases, id);
 
-    return lease && lease->client == client && lease->state == LEASE_ACTIVE ? lease : NULL;
+    return lease && lease->state == LEASE_ACTIVE && holder_find(lease, client) ? lease : NULL;
 }
 
-static bool chunk_kept(const struct lease *lease)
+static bool chunk_kept(const struct lease *lease, const struct chunk *chunk)
 {
     const struct account *account = lease->account;
     uint64_t used = sub_saturate(account->used, account_returning(account));
 
-    return lease->client->state != CLIENT_DEAD && account->tenant->configured &&
-           used <= account->limits.max;
+    return !chunk->forsaken && account->tenant->configured && used <= account->limits.max;
 }
 
-/* The chunk at `index`, if there is one, is the broker's again. */
-static void lease_take_back(struct core *core, struct lease *lease, uint32_t index)
+/* A holder lets go of a chunk that it has: with the last one it is the broker's again. */
+static void chunk_let_go(struct core *core, struct holder *holder, uint32_t index)
 {
+    struct lease *lease = holder->lease;
     struct chunk *chunk = lease->chunks[index];
 
-    if (!chunk)
+    if (!holder_take(holder, index))
         return;
     lease->chunks[index] = NULL;
     lease->count--;
-    lease->client->leased_bytes = sub_saturate(lease->client->leased_bytes, lease->chunk_bytes);
-    if (chunk_kept(lease))
+    if (chunk_kept(lease, chunk))
         chunk_keep(core, chunk, lease->account);
     else
         chunk_discard(core, chunk);
 }
 
-static void lease_truncate(struct core *core, struct lease *lease, uint32_t keep)
+static void workspace_truncate(struct core *core, struct holder *holder, uint32_t keep)
 {
-    while (lease->count > keep)
-        lease_take_back(core, lease, lease->count - 1);
+    while (holder->count > keep)
+        chunk_let_go(core, holder, holder->count - 1);
 }
 
-void lease_end(struct core *core, struct lease *lease)
+static void lease_end(struct core *core, struct lease *lease)
 {
-    struct client *client = lease->client;
+    struct tenant *tenant = lease->account->tenant;
 
-    assert(lease->requests == 0);
-    for (uint32_t i = 0; i < lease->max && lease->count > 0; i++)
-        lease_take_back(core, lease, i);
-    lease_truncate(core, lease, 0);
-    list_remove(&lease->link);
-    client->lease_count--;
-    client->tenant->leases--;
-    client->tenant->arenas -= lease->max > 0;
-    client->tenant->arena_chunks -= lease->max;
+    assert(lease->count == 0 && lease->request_count == 0);
+    tenant->leases--;
+    tenant->arenas -= lease->max > 0;
+    tenant->arena_chunks -= lease->max;
     core->active_leases--;
     lease_free(core, lease);
+}
+
+void lease_let_go(struct core *core, struct holder *holder)
+{
+    struct lease *lease = holder->lease;
+
+    for (uint32_t i = 0; i < lease->max && holder->count > 0; i++) {
+        if (holder_has(holder, i))
+            chunk_let_go(core, holder, i);
+    }
+    workspace_truncate(core, holder, 0);
+    holder_free(core, holder);
+    if (lease->holder_count == 0)
+        lease_end(core, lease);
+}
+
+/* Requests of the client that are in flight for the lease. */
+static uint32_t requests_of(const struct lease *lease, const struct client *client)
+{
+    uint32_t count = 0;
+
+    list_for_each(request, &lease->requests, struct request, lease_link) count +=
+        request->client == client;
+    return count;
 }
 
 /* The lease that the event may change; NULL after an answer. */
@@ -167,16 +205,18 @@ static struct lease *lease_for_change(
     struct core *core, struct client *client, const struct core_event *event, core_id id)
 {
     struct lease *lease = lease_find(core, client, id);
+    uint32_t requests;
 
     if (!lease) {
         answer_refuse(
             core, event, GMB_STATUS_NOT_FOUND, GMB_LIMIT_NONE, "the client has no such lease");
         return NULL;
     }
-    if (lease->requests == 0)
+    requests = requests_of(lease, client);
+    if (requests == 0)
         return lease;
     answer_refuse(core, event, GMB_STATUS_INVALID, GMB_LIMIT_NONE,
-        "%u requests to grow the lease are in flight: cancel them first", lease->requests);
+        "%u requests to grow the lease are in flight: cancel them first", requests);
     return NULL;
 }
 
@@ -198,18 +238,18 @@ void lease_shrink_event(struct core *core, struct client *client, const struct c
             keep == 0 ? ": release it instead" : "");
         return;
     }
-    lease_truncate(core, lease, keep);
+    workspace_truncate(core, holder_find(lease, client), keep);
     answer_done(core, event);
 }
 
-static bool run_filled(const struct lease *lease, uint32_t first, uint32_t count)
+static bool run_held(const struct holder *holder, uint32_t first, uint32_t count)
 {
-    if (count == 0 || first >= lease->max || count > lease->max - first)
+    uint32_t max = holder->lease->max;
+
+    if (count == 0 || first >= max || count > max - first)
         return false;
     for (uint32_t i = 0; i < count; i++) {
-        const struct chunk *chunk = lease->chunks[first + i];
-
-        if (!chunk || chunk->request || chunk->state != CHUNK_LEASED)
+        if (!holder_has(holder, first + i))
             return false;
     }
     return true;
@@ -219,19 +259,21 @@ void lease_return_event(struct core *core, struct client *client, const struct c
 {
     uint32_t first = event->arena_return.first, count = event->arena_return.count;
     struct lease *lease = lease_find(core, client, event->arena_return.lease);
+    struct holder *holder = lease ? holder_find(lease, client) : NULL;
 
-    if (!lease) {
+    if (!holder) {
         answer_refuse(
             core, event, GMB_STATUS_NOT_FOUND, GMB_LIMIT_NONE, "the client has no such lease");
         return;
     }
-    if (!run_filled(lease, first, count)) {
+    if (!run_held(holder, first, count)) {
         answer_refuse(core, event, GMB_STATUS_INVALID, GMB_LIMIT_NONE,
-            "not all of the %u indices from %u are filled ones of an arena", count, first);
+            "not all of the %u indices from %u are filled ones of an arena that the client has",
+            count, first);
         return;
     }
     for (uint32_t i = 0; i < count; i++)
-        lease_take_back(core, lease, first + i);
+        chunk_let_go(core, holder, first + i);
     answer_done(core, event);
 }
 
@@ -241,6 +283,6 @@ void lease_release_event(struct core *core, struct client *client, const struct 
 
     if (!lease)
         return;
-    lease_end(core, lease);
+    lease_let_go(core, holder_find(lease, client));
     answer_done(core, event);
 }

@@ -15,10 +15,11 @@ struct lease *lease_new_arena(struct core *core, struct client *client, uint32_t
     uint64_t chunk_bytes, uint32_t max_chunks);
 /* Whether any of these indices of an arena is filled or asked for. */
 bool lease_overlaps(const struct lease *lease, uint32_t first, uint32_t count);
-/* An active lease; NULL when there is none or it is another client's. */
+/* An active lease; NULL when there is none or the client is no holder of it. */
 struct lease *lease_find(struct core *core, const struct client *client, core_id id);
-/* Takes all chunks back; no request may be in flight for it. */
-void lease_end(struct core *core, struct lease *lease);
+/* One holder less, none of whose requests for the lease may be in flight. The lease ends with its
+ * last one. */
+void lease_let_go(struct core *core, struct holder *holder);
 
 void lease_shrink_event(struct core *core, struct client *client, const struct core_event *event);
 void lease_return_event(struct core *core, struct client *client, const struct core_event *event);

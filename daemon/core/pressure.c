@@ -21,7 +21,7 @@
 
 static bool grants_nothing(const struct account *account)
 {
-    return account->device->draining || !account->tenant->configured;
+    return device_closed(account->device) || !account->tenant->configured;
 }
 
 /* What waits on the device and goes before requests of this tenant. */
@@ -87,7 +87,7 @@ static struct common common_of(const struct device *device)
         .reserved = device->reserved,
         .reserved_priority = device->reserved_priority,
         .level = device->pressure.level,
-        .draining = device->draining,
+        .draining = device_closed(device),
     };
 }
 

@@ -7,17 +7,23 @@
  */
 #include "daemon/core/queue.h"
 
+#include "daemon/core/account.h"
 #include "daemon/core/admit.h"
 #include "daemon/core/answer.h"
+#include "daemon/core/gang.h"
 #include "daemon/core/request.h"
 #include "daemon/core/stalled.h"
 #include "daemon/core/states.h"
 #include "policies/fairness.h"
 
-static void queue_count(struct core *core, struct account *account, int by)
+static void queue_count(struct core *core, const struct request *request, int by)
 {
+    struct account *account = request->lease->account;
+
+    account->waiting_bytes += by > 0 ? request->bytes : -request->bytes;
     account->waiting_count += (uint32_t) by;
     account->device->waiting_count += (uint32_t) by;
+    account->device->gang_count += request->gang ? (uint32_t) by : 0;
     account->tenant->waiting += (uint32_t) by;
     core->waiting += (uint32_t) by;
 }
@@ -30,7 +36,7 @@ static void queue_insert(struct core *core, struct request *request, struct list
     list_insert_after(where, &request->queue_link);
     if (!list_linked(&account->waiting_link))
         list_append(&account->device->waiting_accounts, &account->waiting_link);
-    queue_count(core, account, 1);
+    queue_count(core, request, 1);
     stalled_request(core, account, request->client, 1);
     if (where == &account->waiting)
         account->device->drain = true; /* behind others of its tenant it changes nothing */
@@ -54,7 +60,16 @@ static struct list *queue_place(const struct request *request)
     return where;
 }
 
-void queue_enter(struct core *core, struct request *request)
+/* The first of a queue holds back those behind it by what holds it back itself; a part of a gang
+ * that waits for others of its parts reserves what those behind it would get. */
+static void limit_inherit(struct request *request, const struct request *first)
+{
+    request->limit = first->limit == GMB_LIMIT_NONE ? GMB_LIMIT_DEVICE : first->limit;
+    request->available_bytes = 0;
+}
+
+/* Whether it may wait; else it has been refused, and with it the other parts of its gang. */
+static bool enter_allowed(struct core *core, struct request *request)
 {
     struct account *account = request->lease->account;
     struct admission_decision decision = admit_ask(core, request);
@@ -64,23 +79,41 @@ void queue_enter(struct core *core, struct request *request)
     request->available_bytes = decision.available_bytes;
     if (decision.verdict == ADMISSION_REFUSE) {
         request_refuse(core, request, GMB_STATUS_OVER_LIMIT);
-        return;
+        return false;
     }
     if (first && request->immediate && !first->immediate && goes_before(first, request)) {
-        request->limit = first->limit;
-        request->available_bytes = 0;
+        limit_inherit(request, first);
         request_refuse(core, request, GMB_STATUS_EXHAUSTED);
-        return;
+        return false;
     }
-    heap_push(&core->deadlines, &request->deadline, add_saturate(core->now_ns, request->wait_ns));
-    queue_insert(core, request, queue_place(request));
+    return true;
+}
+
+void queue_enter(struct core *core, struct request *request)
+{
+    uint32_t parts = request_parts(request);
+
+    for (uint32_t i = 0; i < parts; i++) {
+        if (!enter_allowed(core, request_part(request, i)))
+            return;
+    }
+    for (uint32_t i = 0; i < parts; i++) {
+        struct request *part = request_part(request, i);
+
+        heap_push(&core->deadlines, &part->deadline, add_saturate(core->now_ns, part->wait_ns));
+        queue_insert(core, part, queue_place(part));
+    }
 }
 
 void queue_requeue(struct core *core, struct request *request)
 {
-    request_set_state(request, REQUEST_QUEUED);
-    heap_push(&core->deadlines, &request->deadline, request->deadline.key);
-    queue_insert(core, request, queue_place(request));
+    for (uint32_t i = 0; i < request_parts(request); i++) {
+        struct request *part = request_part(request, i);
+
+        request_set_state(part, REQUEST_QUEUED);
+        heap_push(&core->deadlines, &part->deadline, part->deadline.key);
+        queue_insert(core, part, queue_place(part));
+    }
 }
 
 void queue_remove(struct core *core, struct request *request)
@@ -94,18 +127,18 @@ void queue_remove(struct core *core, struct request *request)
     list_remove(&request->queue_link);
     if (list_empty(&account->waiting))
         list_remove(&account->waiting_link);
-    queue_count(core, account, -1);
+    queue_count(core, request, -1);
     stalled_request(core, account, request->client, -1);
 }
 
 /* One that stood behind others of its tenant was held back by what held back the first. */
-static void queue_expire(struct core *core, struct request *request)
+static void part_expire(struct core *core, struct request *request)
 {
     struct account *account = request->lease->account;
     struct request *first = list_first(&account->waiting, struct request, queue_link);
 
     if (request != first) {
-        request->limit = first->limit;
+        limit_inherit(request, first);
     } else if (request->queue_link.next != &account->waiting) {
         struct request *next = container_of(request->queue_link.next, struct request, queue_link);
 
@@ -113,6 +146,13 @@ static void queue_expire(struct core *core, struct request *request)
     }
     account->device->drain = true;
     stalled_waited(core, request);
+}
+
+static void queue_expire(struct core *core, struct request *request)
+{
+    for (uint32_t i = 0; i < request_parts(request); i++)
+        part_expire(core, request_part(request, i));
+    request = gang_culprit(request);
     request_refuse(core, request, request->immediate ? GMB_STATUS_EXHAUSTED : GMB_STATUS_TIMED_OUT);
 }
 
@@ -137,21 +177,23 @@ void queue_time(struct core *core)
     }
 }
 
-static struct fairness_claim claim_make(struct account *account)
+static struct fairness_claim claim_make(struct core *core, struct account *account)
 {
     struct request *first = list_first(&account->waiting, struct request, queue_link);
+    uint64_t used, requested;
 
+    gang_rank(core, first, &used, &requested);
     return (struct fairness_claim){
         .priority = account->tenant->priority,
         .weight = account->tenant->weight,
-        .used = account->used,
-        .requested = first->bytes,
+        .used = used,
+        .requested = requested,
         .arrival = first->arrival,
         .owner = account,
     };
 }
 
-/* An operator empties the device: nobody gets anything there. */
+/* An operator empties the device, or it failed: nobody gets anything there. */
 static void queue_refuse_all(struct core *core, struct device *device)
 {
     while (!list_empty(&device->waiting_accounts)) {
@@ -163,9 +205,9 @@ static void queue_refuse_all(struct core *core, struct device *device)
             device->drain = core->more = true;
             return;
         }
-        request->limit = GMB_LIMIT_DRAINING;
+        request->limit = device_closed_limit(device);
         request->available_bytes = 0;
-        request_refuse(core, request, GMB_STATUS_EXHAUSTED);
+        request_refuse(core, request, device_closed_status(device));
     }
 }
 
@@ -179,12 +221,13 @@ void queue_drain(struct core *core, struct device *device)
         return;
     device->drain = false;
     device->reserved = device->reserved_priority = 0;
-    if (device->draining) {
+    device->ahead_chunk_bytes = device->ahead_bytes = 0;
+    if (device_closed(device)) {
         queue_refuse_all(core, device);
         return;
     }
     list_for_each(account, &device->waiting_accounts, struct account, waiting_link)
-        claims[count++] = claim_make(account);
+        claims[count++] = claim_make(core, account);
     fairness_build(claims, count);
     while (count > 0) {
         struct account *account;
@@ -198,7 +241,7 @@ void queue_drain(struct core *core, struct device *device)
         first = list_first(&account->waiting, struct request, queue_link);
         before = reserved;
         if (admit_decide(core, first, &reserved) && !list_empty(&account->waiting)) {
-            struct fairness_claim next = claim_make(account);
+            struct fairness_claim next = claim_make(core, account);
 
             fairness_put(claims, &count, &next);
         }

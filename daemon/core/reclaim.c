@@ -22,12 +22,23 @@ static void discard(struct core *core, struct chunk *chunk, struct budget *budge
     chunk_discard(core, chunk);
 }
 
+/* Of nobody's chunks those stay that are ready for the first who waits. */
+static uint32_t pool_spare(const struct pool *pool)
+{
+    const struct device *device = pool->account->device;
+    uint64_t kept = 0;
+
+    if (pool->account == &device->nobody && pool->chunk_bytes == device->ahead_chunk_bytes)
+        kept = device->ahead_bytes / pool->chunk_bytes;
+    return pool->count - (uint32_t) MIN(kept, pool->count);
+}
+
 static void reclaim_pools(
     struct core *core, struct account *account, uint64_t keep_bytes, struct budget *budget)
 {
     list_for_each_safe(pool, &account->pools, struct pool, link)
     {
-        uint32_t count = pool->count;
+        uint32_t count = pool_spare(pool);
 
         if (pool->chunk_bytes == keep_bytes)
             continue;
@@ -38,8 +49,9 @@ static void reclaim_pools(
     }
 }
 
-/* The oldest chunk of those tenants that stay above their MemoryMin without it. */
-static struct chunk *oldest_of_others(struct account *requester)
+/* The oldest chunk of those tenants that stay above their MemoryMin without it, and unless `low` is
+ * set above their MemoryLow. */
+static struct chunk *oldest_of_others(struct account *requester, bool low)
 {
     struct chunk *oldest = NULL;
 
@@ -47,10 +59,12 @@ static struct chunk *oldest_of_others(struct account *requester)
     {
         struct chunk *chunk = list_first(&account->idle, struct chunk, age);
         uint64_t kept = sub_saturate(account->used, account_returning(account));
+        const struct core_memory_limits *limits = &account->limits;
+        uint64_t floor = low ? limits->min : MAX(limits->min, limits->low);
 
         if (account == requester || !account->tenant)
             continue;
-        if (sub_saturate(kept, account->limits.min) < chunk->charge.bytes)
+        if (sub_saturate(kept, floor) < chunk->charge.bytes)
             continue;
         if (!oldest || chunk->since_ns < oldest->since_ns)
             oldest = chunk;
@@ -66,17 +80,18 @@ static void budget_end(struct core *core, struct device *device, const struct bu
     core->more = true;
 }
 
-uint64_t reclaim_for(
-    struct core *core, struct account *account, uint64_t chunk_bytes, uint64_t bytes, bool clean)
+uint64_t reclaim_for(struct core *core, struct account *account, const struct reclaim_want *want)
 {
-    struct budget budget = {bytes, RECLAIM_CHUNKS};
+    struct budget budget = {want->bytes, RECLAIM_CHUNKS};
 
-    reclaim_pools(core, account, chunk_bytes, &budget);
-    if (clean)
-        reclaim_pools(core, &account->device->nobody, chunk_bytes, &budget);
+    reclaim_pools(core, account, want->chunk_bytes, &budget);
+    if (want->clean)
+        reclaim_pools(core, &account->device->nobody, want->chunk_bytes, &budget);
     while (budget.bytes > 0 && budget.chunks > 0) {
-        struct chunk *chunk = oldest_of_others(account);
+        struct chunk *chunk = oldest_of_others(account, false);
 
+        if (!chunk && want->low)
+            chunk = oldest_of_others(account, true);
         if (!chunk)
             break;
         discard(core, chunk, &budget);
@@ -107,15 +122,24 @@ void reclaim_overage(struct core *core, struct account *account)
         list_append(&account->device->over_accounts, &account->over_link);
 }
 
-static bool prefetched(struct core *core, struct chunk *chunk)
+/* What is kept ready on purpose: clean chunks ahead of need, and those that came back early for a
+ * request of their tenant. */
+static bool kept_ready(struct core *core, struct chunk *chunk)
 {
-    struct device *device = chunk->charge.account->device;
-    uint64_t bytes = chunk->charge.bytes;
+    struct account *account = chunk->charge.account;
+    struct device *device = account->device;
+    uint64_t bytes = chunk->charge.bytes, ready;
+    const struct request *first;
 
-    if (chunk->charge.account != &device->nobody || bytes != device->recent_chunk_bytes ||
-        device->draining)
+    if (device_closed(device))
         return false;
-    return pool_count(core, &device->nobody, bytes) * bytes <= core->options.prefetch_bytes;
+    if (account != &device->nobody) {
+        first = list_first(&account->waiting, struct request, queue_link);
+        return first && first->lease->chunk_bytes == bytes;
+    }
+    ready = pool_count(core, account, bytes) * bytes;
+    return (bytes == device->recent_chunk_bytes && ready <= core->options.prefetch_bytes) ||
+           (bytes == device->ahead_chunk_bytes && ready <= device->ahead_bytes);
 }
 
 static void expire_account(struct core *core, struct account *account, struct budget *budget)
@@ -125,11 +149,11 @@ static void expire_account(struct core *core, struct account *account, struct bu
 
         if (chunk_expires(core, chunk) > core->now_ns)
             return;
-        if (!prefetched(core, chunk)) {
+        if (!kept_ready(core, chunk)) {
             discard(core, chunk, budget);
             continue;
         }
-        /* Kept ready on purpose: its time starts anew. */
+        /* Its time starts anew. */
         list_remove(&chunk->age);
         list_append(&account->idle, &chunk->age);
         chunk->since_ns = core->now_ns;

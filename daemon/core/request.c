@@ -8,6 +8,8 @@
 #include "base/size.h"
 #include "daemon/core/account.h"
 #include "daemon/core/answer.h"
+#include "daemon/core/gang.h"
+#include "daemon/core/holder.h"
 #include "daemon/core/lease.h"
 #include "daemon/core/queue.h"
 #include "daemon/core/states.h"
@@ -18,7 +20,7 @@
 /* How long a request that may not wait is held while the broker recovers what lies ready. */
 #define RECOVERY_NS (100 * NSEC_PER_MSEC)
 
-static struct request *request_find(struct client *client, uint64_t id)
+static struct request *request_find(const struct client *client, uint64_t id)
 {
     list_for_each(request, &client->requests, struct request, client_link)
     {
@@ -28,35 +30,60 @@ static struct request *request_find(struct client *client, uint64_t id)
     return NULL;
 }
 
-static void request_end(struct core *core, struct request *request)
+static void part_end(struct core *core, struct request *request)
 {
     struct lease *lease = request->lease;
 
     queue_remove(core, request);
+    /* Those behind it may come forward, on devices too whose turn in this step is over. */
+    if (request->gang)
+        lease->account->device->drain = core->more = true;
     list_remove(&request->client_link);
     request->client->request_count--;
-    lease->requests--;
+    list_remove(&request->lease_link);
+    lease->request_count--;
     if (lease->state == LEASE_PENDING)
         lease_drop_pending(core, lease);
     slots_give(&core->requests, request);
 }
 
-void request_grant(struct core *core, struct request *request)
+static void request_end(struct core *core, struct request *request, enum request_state state)
+{
+    struct gang *gang = request->gang;
+    uint32_t parts = request_parts(request);
+
+    for (uint32_t i = 0; i < parts; i++) {
+        struct request *part = gang ? gang->parts[i] : request;
+
+        request_set_state(part, state);
+        part_end(core, part);
+    }
+    gang_free(gang);
+}
+
+static void part_grant(struct core *core, struct request *request, uint32_t part)
 {
     struct lease *lease = request->lease;
     struct core_action *action = answer_add(core, CORE_ACTION_GRANT);
 
-    request_set_state(request, REQUEST_GRANTED);
     action->client = slot_id(&request->client->slot);
     action->request = request->id;
     action->grant.lease = slot_id(&lease->slot);
     action->grant.first = request->first;
     action->grant.count = request->count;
+    action->grant.part = part;
+    action->grant.parts = request_parts(request);
     for (uint32_t i = 0; i < request->count; i++)
         lease->chunks[request->first + i]->request = NULL;
     lease_extend(core, request);
+}
+
+void request_grant(struct core *core, struct request *request)
+{
+    for (uint32_t i = 0; i < request_parts(request); i++)
+        part_grant(core, request_part(request, i), i);
     core->granted++;
-    request_end(core, request);
+    request_end(core, request, REQUEST_GRANTED);
 }
 
 void request_refuse(struct core *core, struct request *request, enum gmb_status status)
@@ -64,8 +91,7 @@ void request_refuse(struct core *core, struct request *request, enum gmb_status 
     answer_request_refuse(core, request, status);
     if (status == GMB_STATUS_TIMED_OUT)
         core->timed_out++;
-    request_set_state(request, REQUEST_REFUSED);
-    request_end(core, request);
+    request_end(core, request, REQUEST_REFUSED);
 }
 
 void request_drop(struct core *core, struct request *request)
@@ -74,8 +100,7 @@ void request_drop(struct core *core, struct request *request)
     request->lease->account->device->drain = true;
     if (request->state == REQUEST_CREATING)
         supply_undo(core, request);
-    request_set_state(request, REQUEST_CANCELLED);
-    request_end(core, request);
+    request_end(core, request, REQUEST_CANCELLED);
 }
 
 void request_cancel_event(struct core *core, struct client *client, const struct core_event *event)
@@ -92,11 +117,10 @@ void request_cancel_event(struct core *core, struct client *client, const struct
     request_drop(core, request);
 }
 
-/* What may refuse a request before its size is looked at. */
-static bool request_allowed(
-    struct core *core, struct client *client, const struct core_event *event)
+bool request_allowed(
+    struct core *core, const struct client *client, const struct core_event *event, uint32_t count)
 {
-    struct tenant *tenant = client->tenant;
+    const struct tenant *tenant = client->tenant;
 
     if (!tenant->configured)
         answer_refuse(core, event, GMB_STATUS_DENIED, GMB_LIMIT_NONE,
@@ -104,10 +128,10 @@ static bool request_allowed(
     else if (request_find(client, event->request))
         answer_refuse(core, event, GMB_STATUS_INVALID, GMB_LIMIT_NONE,
             "request %llu is in flight already", (unsigned long long) event->request);
-    else if (client->request_count >= LIMIT_REQUESTS_PER_CLIENT)
+    else if (client->request_count + count > LIMIT_REQUESTS_PER_CLIENT)
         answer_refuse(core, event, GMB_STATUS_EXHAUSTED, GMB_LIMIT_REQUESTS,
             "a client has at most %d requests in flight", LIMIT_REQUESTS_PER_CLIENT);
-    else if (tenant->waiting >= LIMIT_REQUESTS_PER_TENANT)
+    else if (tenant->waiting + count > LIMIT_REQUESTS_PER_TENANT)
         answer_refuse(core, event, GMB_STATUS_EXHAUSTED, GMB_LIMIT_REQUESTS,
             "tenant %s: a tenant has at most %d requests waiting", tenant->name,
             LIMIT_REQUESTS_PER_TENANT);
@@ -117,11 +141,9 @@ static bool request_allowed(
 }
 
 /* Size of the chunks of a new lease; 0 and an answer when the event's makes no sense. */
-static uint64_t chunk_bytes_choose(
-    struct core *core, const struct device *device, const struct core_event *event)
+static uint64_t chunk_bytes_choose(struct core *core, const struct device *device,
+    const struct core_event *event, uint64_t wanted, uint64_t bytes)
 {
-    uint64_t bytes = event->lease_request.chunk_bytes;
-    uint64_t wanted = event->lease_request.bytes;
     char granularity[SIZE_TEXT_MAX];
 
     if (bytes == 0) {
@@ -157,11 +179,24 @@ static bool chunk_count_fits(struct core *core, const struct core_event *event, 
     return false;
 }
 
-/* Makes the request and lets the queue have it. `lease` may be a PENDING one: freed on failure. */
-static void request_enter(struct core *core, struct lease *lease, const struct core_event *event,
-    uint32_t first, uint64_t bytes, uint64_t wait_ns)
+uint64_t request_chunk_bytes(struct core *core, const struct device *device,
+    const struct core_event *event, uint64_t wanted, uint64_t asked)
 {
-    struct client *client = lease->client;
+    uint64_t chunk_bytes;
+
+    if (wanted == 0) {
+        answer_refuse(core, event, GMB_STATUS_INVALID, GMB_LIMIT_NONE, "a lease of 0 bytes");
+        return 0;
+    }
+    chunk_bytes = chunk_bytes_choose(core, device, event, wanted, asked);
+    if (chunk_bytes == 0 || !chunk_count_fits(core, event, 0, wanted, chunk_bytes))
+        return 0;
+    return chunk_bytes;
+}
+
+struct request *request_make(struct core *core, struct client *client, struct lease *lease,
+    const struct core_event *event, uint32_t first, uint64_t bytes, uint64_t wait_ns)
+{
     void *item;
     struct request *request;
 
@@ -172,7 +207,7 @@ static void request_enter(struct core *core, struct lease *lease, const struct c
             "no host memory in the broker for another request");
         if (lease->state == LEASE_PENDING)
             lease_drop_pending(core, lease);
-        return;
+        return NULL;
     }
     request = item;
     request->id = event->request;
@@ -190,10 +225,34 @@ static void request_enter(struct core *core, struct lease *lease, const struct c
     list_init(&request->client_link);
     list_append(&client->requests, &request->client_link);
     client->request_count++;
-    lease->requests++;
+    list_init(&request->lease_link);
+    list_append(&lease->requests, &request->lease_link);
+    lease->request_count++;
     lease->account->device->recent_chunk_bytes = lease->chunk_bytes;
     request_set_state(request, REQUEST_QUEUED);
-    queue_enter(core, request);
+    return request;
+}
+
+/* Makes the request and lets the queue have it. */
+static void request_enter(struct core *core, struct client *client, struct lease *lease,
+    const struct core_event *event, uint32_t first, uint64_t bytes, uint64_t wait_ns)
+{
+    struct request *request = request_make(core, client, lease, event, first, bytes, wait_ns);
+
+    if (request)
+        queue_enter(core, request);
+}
+
+bool request_leases_allowed(
+    struct core *core, struct client *client, const struct core_event *event, uint32_t count)
+{
+    const struct tenant *tenant = client->tenant;
+
+    if ((uint64_t) tenant->leases + tenant->leases_pending + count <= tenant->leases_max)
+        return true;
+    answer_refuse(core, event, GMB_STATUS_EXHAUSTED, GMB_LIMIT_LEASES_MAX,
+        "tenant %s: LeasesMax=%u leases are held or asked for", tenant->name, tenant->leases_max);
+    return false;
 }
 
 /* The device of an event that asks for a new lease, checked together with LeasesMax; NULL after an
@@ -201,25 +260,17 @@ static void request_enter(struct core *core, struct lease *lease, const struct c
 static struct device *new_lease_device(
     struct core *core, struct client *client, const struct core_event *event, uint32_t index)
 {
-    struct tenant *tenant = client->tenant;
-
-    if (!request_allowed(core, client, event))
+    if (!request_allowed(core, client, event, 1))
         return NULL;
     if (index >= core->device_count) {
         answer_refuse(
             core, event, GMB_STATUS_NOT_FOUND, GMB_LIMIT_NONE, "there is no device %u", index);
         return NULL;
     }
-    if (tenant->leases + tenant->leases_pending >= tenant->leases_max) {
-        answer_refuse(core, event, GMB_STATUS_EXHAUSTED, GMB_LIMIT_LEASES_MAX,
-            "tenant %s: LeasesMax=%u leases are held or asked for", tenant->name,
-            tenant->leases_max);
-        return NULL;
-    }
-    return core->devices[index];
+    return request_leases_allowed(core, client, event, 1) ? core->devices[index] : NULL;
 }
 
-static void lease_no_memory(struct core *core, const struct core_event *event)
+void request_no_memory(struct core *core, const struct core_event *event)
 {
     answer_refuse(core, event, GMB_STATUS_INTERNAL, GMB_LIMIT_NONE,
         "no host memory in the broker for another lease");
@@ -234,19 +285,15 @@ void request_new_lease(struct core *core, struct client *client, const struct co
 
     if (!device)
         return;
-    if (bytes == 0) {
-        answer_refuse(core, event, GMB_STATUS_INVALID, GMB_LIMIT_NONE, "a lease of 0 bytes");
-        return;
-    }
-    chunk_bytes = chunk_bytes_choose(core, device, event);
-    if (chunk_bytes == 0 || !chunk_count_fits(core, event, 0, bytes, chunk_bytes))
+    chunk_bytes = request_chunk_bytes(core, device, event, bytes, event->lease_request.chunk_bytes);
+    if (chunk_bytes == 0)
         return;
     lease = lease_new_pending(core, client, index, chunk_bytes);
     if (!lease) {
-        lease_no_memory(core, event);
+        request_no_memory(core, event);
         return;
     }
-    request_enter(core, lease, event, 0, bytes, event->lease_request.wait_ns);
+    request_enter(core, client, lease, event, 0, bytes, event->lease_request.wait_ns);
 }
 
 /* An arena costs no device memory at first: nothing but this bounds what empty ones cost here. */
@@ -255,7 +302,11 @@ static bool arena_allowed(struct core *core, const struct tenant *tenant,
 {
     uint32_t left = LIMIT_ARENA_CHUNKS_PER_TENANT - tenant->arena_chunks;
 
-    if (device->draining)
+    if (device->failed)
+        answer_refuse(core, event, GMB_STATUS_GPU, GMB_LIMIT_DEVICE,
+            "device %u is out of service since it failed: no arena for tenant %s", device->index,
+            tenant->name);
+    else if (device->draining)
         answer_refuse(core, event, GMB_STATUS_EXHAUSTED, GMB_LIMIT_DRAINING,
             "device %u is being drained by an operator: no arena for tenant %s", device->index,
             tenant->name);
@@ -276,7 +327,6 @@ void request_new_arena(struct core *core, struct client *client, const struct co
     uint64_t chunk_bytes = event->arena_request.chunk_bytes;
     uint32_t max_chunks = event->arena_request.max_chunks, index = event->arena_request.device;
     struct device *device = new_lease_device(core, client, event, index);
-    struct core_action *action;
     struct lease *lease;
 
     if (!device)
@@ -292,14 +342,10 @@ void request_new_arena(struct core *core, struct client *client, const struct co
         return;
     lease = lease_new_arena(core, client, index, chunk_bytes, max_chunks);
     if (!lease) {
-        lease_no_memory(core, event);
+        request_no_memory(core, event);
         return;
     }
-    core->granted++;
-    action = answer_add(core, CORE_ACTION_GRANT);
-    action->client = event->client;
-    action->request = event->request;
-    action->grant.lease = slot_id(&lease->slot);
+    answer_grant(core, event, lease, 0, 0);
 }
 
 void request_fill(struct core *core, struct client *client, const struct core_event *event)
@@ -307,11 +353,14 @@ void request_fill(struct core *core, struct client *client, const struct core_ev
     struct lease *lease = lease_find(core, client, event->arena_fill.lease);
     uint32_t first = event->arena_fill.first, count = event->arena_fill.count;
 
-    if (!request_allowed(core, client, event))
+    if (!request_allowed(core, client, event, 1))
         return;
     if (!lease)
         answer_refuse(
             core, event, GMB_STATUS_NOT_FOUND, GMB_LIMIT_NONE, "the client has no such lease");
+    else if (!holder_find(lease, client)->open)
+        answer_refuse(core, event, GMB_STATUS_INVALID, GMB_LIMIT_NONE,
+            "the client has attached to the arena and not taken part in it yet");
     else if (count == 0 || first >= lease->max || count > lease->max - first)
         answer_refuse(core, event, GMB_STATUS_INVALID, GMB_LIMIT_NONE,
             "the lease has %u indices to fill, not %u from %u on", lease->max, count, first);
@@ -319,8 +368,8 @@ void request_fill(struct core *core, struct client *client, const struct core_ev
         answer_refuse(core, event, GMB_STATUS_INVALID, GMB_LIMIT_NONE,
             "an index from %u to %u is filled or asked for already", first, first + count - 1);
     else
-        request_enter(
-            core, lease, event, first, count * lease->chunk_bytes, event->arena_fill.wait_ns);
+        request_enter(core, client, lease, event, first, count * lease->chunk_bytes,
+            event->arena_fill.wait_ns);
 }
 
 void request_grow(struct core *core, struct client *client, const struct core_event *event)
@@ -328,7 +377,7 @@ void request_grow(struct core *core, struct client *client, const struct core_ev
     struct lease *lease = lease_find(core, client, event->lease_grow.lease);
     uint64_t bytes = event->lease_grow.bytes;
 
-    if (!request_allowed(core, client, event))
+    if (!request_allowed(core, client, event, 1))
         return;
     if (!lease)
         answer_refuse(
@@ -338,9 +387,9 @@ void request_grow(struct core *core, struct client *client, const struct core_ev
     else if (lease->max > 0)
         answer_refuse(core, event, GMB_STATUS_INVALID, GMB_LIMIT_NONE,
             "the lease is an arena: it is filled by index");
-    else if (lease->requests > 0)
+    else if (lease->request_count > 0)
         answer_refuse(core, event, GMB_STATUS_INVALID, GMB_LIMIT_NONE,
             "a request to grow the lease is in flight");
     else if (chunk_count_fits(core, event, lease->count, bytes, lease->chunk_bytes))
-        request_enter(core, lease, event, lease->count, bytes, event->lease_grow.wait_ns);
+        request_enter(core, client, lease, event, lease->count, bytes, event->lease_grow.wait_ns);
 }

@@ -2,7 +2,8 @@
  * The lease's chunk array is filled at once: ready chunks first, then CREATING ones, which the
  * shell is asked for in a window of each device, so that no tenant floods a step or holds up others
  * in the shell's queue, however many requests it has. Tenants take turns, one chunk each, and
- * within a tenant its requests do. The request is granted when the last one is there.
+ * within a tenant its requests do. The request is granted when the last one is there, a gang when
+ * the last one of all its parts is.
  */
 #include "daemon/core/supply.h"
 
@@ -11,6 +12,7 @@
 #include "daemon/core/account.h"
 #include "daemon/core/answer.h"
 #include "daemon/core/chunk.h"
+#include "daemon/core/gang.h"
 #include "daemon/core/queue.h"
 #include "daemon/core/request.h"
 #include "daemon/core/stalled.h"
@@ -20,7 +22,7 @@
 #define WINDOW_CHUNKS 64
 /* In all: who asks and cancels has none there, however often it does. */
 #define WINDOW_MOST 128
-/* Prefetched chunks with the shell at once. */
+/* Chunks for nobody yet that are with the shell at once: releases stand in the same queue. */
 #define PREFETCH_CHUNKS 8
 
 struct supply_plan supply_plan_make(struct core *core, const struct request *request)
@@ -135,14 +137,14 @@ int supply_start(struct core *core, struct request *request, const struct supply
     stalled_waited(core, request);
     queue_remove(core, request);
     request_set_state(request, REQUEST_CREATING);
-    if (request->missing == 0)
-        request_grant(core, request);
-    else
+    if (request->missing > 0)
         supply_join(lease->account, request);
+    else if (gang_supplied(request))
+        request_grant(core, request);
     return 0;
 }
 
-void supply_undo(struct core *core, struct request *request)
+static void part_undo(struct core *core, struct request *request)
 {
     struct lease *lease = request->lease;
     struct account *nobody = &lease->account->device->nobody;
@@ -164,6 +166,16 @@ void supply_undo(struct core *core, struct request *request)
     lease->account->device->drain = true;
 }
 
+void supply_undo(struct core *core, struct request *request)
+{
+    for (uint32_t i = 0; i < request_parts(request); i++) {
+        struct request *part = request_part(request, i);
+
+        if (part->supplied)
+            part_undo(core, part);
+    }
+}
+
 static void issue(struct core *core, struct device *device, struct chunk *chunk)
 {
     struct core_action *action = answer_add(core, CORE_ACTION_CHUNK_CREATE);
@@ -182,13 +194,15 @@ static bool request_unissued(const struct request *request)
     return request->next_issue < request->first + request->count;
 }
 
-/* The device is drained: what was admitted before gets nothing there any more either. */
+/* The device is closed: what was admitted before gets nothing there any more either. */
 static void supply_refuse(struct core *core, struct request *request)
 {
+    const struct device *device = request->lease->account->device;
+
     supply_undo(core, request);
-    request->limit = GMB_LIMIT_DRAINING;
+    request->limit = device_closed_limit(device);
     request->available_bytes = 0;
-    request_refuse(core, request, GMB_STATUS_EXHAUSTED);
+    request_refuse(core, request, device_closed_status(device));
 }
 
 /* The shell has answered for it. */
@@ -206,14 +220,14 @@ void supply_work(struct core *core, struct device *device)
     while ((account = list_first(&device->supply, struct account, supply_link)) != NULL) {
         struct request *request = list_first(&account->supply, struct request, supply_link);
 
-        if (!device->draining &&
+        if (!device_closed(device) &&
             device->issued >= (account->issued > 0 ? WINDOW_CHUNKS : WINDOW_MOST))
             return;
         if (answer_room(core) == 0) {
             core->more = true;
             return;
         }
-        if (device->draining) {
+        if (device_closed(device)) {
             supply_refuse(core, request);
             continue;
         }
@@ -228,6 +242,20 @@ void supply_work(struct core *core, struct device *device)
     }
 }
 
+/* All is there; but a part of a gang may have been ready before its device was drained. */
+static void supply_finish(struct core *core, struct request *request)
+{
+    for (uint32_t i = 0; i < request_parts(request); i++) {
+        struct request *part = request_part(request, i);
+
+        if (!device_closed(part->lease->account->device))
+            continue;
+        supply_refuse(core, part);
+        return;
+    }
+    request_grant(core, request);
+}
+
 void supply_created(struct core *core, struct chunk *chunk)
 {
     struct account *account = chunk->charge.account;
@@ -237,16 +265,20 @@ void supply_created(struct core *core, struct chunk *chunk)
         return;
     answered(chunk);
     if (!request) {
+        bool drain = account->device->drain;
+
+        /* It was free memory before: who waits is looked at once all of them are there. */
         chunk_keep(core, chunk, account);
+        account->device->drain = drain || account->bytes[CHUNK_CREATING] == 0;
         return;
     }
     chunk_set_state(chunk, CHUNK_LEASED, account);
     request->outstanding--;
     request->missing--;
-    if (account->device->draining)
+    if (device_closed(account->device))
         supply_refuse(core, request);
-    else if (request->missing == 0)
-        request_grant(core, request);
+    else if (gang_supplied(request))
+        supply_finish(core, request);
 }
 
 void supply_failed(struct core *core, struct chunk *chunk, bool out_of_memory)
@@ -273,9 +305,11 @@ void supply_failed(struct core *core, struct chunk *chunk, bool out_of_memory)
     device->drain = true;
     if (!request)
         return;
-    request->limit = out_of_memory ? GMB_LIMIT_DRIVER : GMB_LIMIT_NONE;
+    request->limit = device->failed  ? GMB_LIMIT_DEVICE
+                     : out_of_memory ? GMB_LIMIT_DRIVER
+                                     : GMB_LIMIT_NONE;
     request->available_bytes = 0;
-    if (!out_of_memory)
+    if (!out_of_memory || device->failed)
         request_refuse(core, request, GMB_STATUS_GPU);
     else if (request->immediate)
         request_refuse(core, request, GMB_STATUS_EXHAUSTED);
@@ -283,13 +317,22 @@ void supply_failed(struct core *core, struct chunk *chunk, bool out_of_memory)
         queue_requeue(core, request);
 }
 
+uint64_t supply_ahead_ready(struct core *core, struct device *device)
+{
+    uint64_t bytes = device->ahead_chunk_bytes;
+
+    return bytes == 0 ? 0
+                      : MIN(device->ahead_bytes, pool_count(core, &device->nobody, bytes) * bytes);
+}
+
 void supply_prefetch(struct core *core, struct device *device)
 {
-    uint64_t bytes = device->recent_chunk_bytes;
-    uint64_t target = core->options.prefetch_bytes, ready;
+    bool ahead = device->waiting_count > 0;
+    uint64_t bytes = ahead ? device->ahead_chunk_bytes : device->recent_chunk_bytes;
+    uint64_t target = ahead ? device->ahead_bytes : core->options.prefetch_bytes, ready;
 
-    if (bytes == 0 || target == 0 || device->waiting_count > 0 ||
-        core->now_ns < device->create_after_ns || device->draining)
+    if (bytes == 0 || target == 0 || core->now_ns < device->create_after_ns ||
+        device_closed(device))
         return;
     ready = pool_count(core, &device->nobody, bytes) * bytes + device->nobody.bytes[CHUNK_CREATING];
     while (sub_saturate(target, ready) >= bytes && device_free(device) >= bytes &&

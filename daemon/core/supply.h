@@ -23,5 +23,11 @@ void supply_undo(struct core *core, struct request *request);
 void supply_work(struct core *core, struct device *device);
 void supply_created(struct core *core, struct chunk *chunk);
 void supply_failed(struct core *core, struct chunk *chunk, bool out_of_memory);
-/* Keeps prefetch_bytes of clean chunks ready while nobody waits. */
+/*
+ * Has clean chunks made: for the first who waits for the device, out of what is free for it, so
+ * that creation goes on beside the release of what it still lacks; while nobody waits,
+ * prefetch_bytes.
+ */
 void supply_prefetch(struct core *core, struct device *device);
+/* Bytes of clean chunks that are ready for the first who waits. */
+uint64_t supply_ahead_ready(struct core *core, struct device *device);

@@ -3,10 +3,14 @@
  *
  *   account   what one tenant has on one device; each device has one more, `nobody`, for chunks
  *             that no tenant pays for. Every chunk is charged to exactly one account at any time
+ *   holder    one client's part in a lease: which of its chunks its process has, or may have
+ *             mapped. A lease has one holder or, if it is shared, several of one tenant
  *   charge    the token in the chunk that says which account pays, and under which heading
  *   pool      chunks of one size on one account that lie ready: CACHED ones of a tenant, CLEAN ones
  *             of nobody
  *   suspects  bytes that the driver took back from us and that are still not free
+ *   gang      one request for leases on several devices: its parts are requests that are queued on
+ *             their devices and admitted, granted or refused in one step, all together
  *   epoch     one batch of releases of one account, between two looks at the device's free memory
  */
 #pragma once
@@ -101,6 +105,7 @@ struct account {
     struct list supply_link; /* device.supply */
     uint32_t issued;         /* CREATING chunks that the shell was asked for */
     uint32_t waiting_count;
+    uint64_t waiting_bytes; /* of the requests that wait */
 
     uint32_t active_clients, stalled_clients; /* connected ones: see stalled.h */
     struct stall stall;
@@ -132,8 +137,10 @@ struct chunk {
     struct request *request; /* CREATING for one */
     uint32_t index;          /* in the lease */
     uint8_t state;           /* enum chunk_state */
-    bool issued;             /* CREATING, RELEASING: the shell has the job */
-    bool exposed;            /* was granted once: never goes to another tenant */
+    uint8_t holders;         /* LEASED: that have it. It comes back when none has */
+    bool issued : 1;         /* CREATING, RELEASING: the shell has the job */
+    bool exposed : 1;        /* was granted once: never goes to another tenant */
+    bool forsaken : 1;       /* a holder died with it, whose process may have handed it on */
 };
 
 struct verify {
@@ -179,7 +186,11 @@ struct device {
     struct list supply; /* struct account.supply_link, whose turn it is first */
     uint32_t issued;    /* sum over its accounts */
     uint32_t waiting_count;
+    uint32_t gang_count;         /* of these, parts of gangs */
     uint64_t recent_chunk_bytes; /* size last asked for */
+    uint64_t
+        ahead_chunk_bytes; /* for the first whom the device holds back, 0: nobody; its size … */
+    uint64_t ahead_bytes;  /* … and what may be made ready for it */
 
     struct verify verify;
     uint32_t looks; /* MEMORY_OBSERVE with the shell */
@@ -188,6 +199,7 @@ struct device {
     uint64_t expire_ns;       /* no ready chunk is due for release before */
     uint64_t age_ns;          /* no suspect is due to be called orphaned before */
     bool draining;            /* an operator empties it: nothing new is granted */
+    bool failed;              /* it is lost or broken: nor here */
     bool drain;               /* something changed that may let a request through */
 
     uint64_t reserved;          /* by requests that the last drain left waiting … */
@@ -206,6 +218,7 @@ struct tenant {
     bool dropped; /* was configured; kept until its last byte is back */
     uint32_t clients, leases, leases_pending, waiting;
     uint32_t arenas, arena_chunks; /* of the leases, and their indices */
+    uint32_t attached;             /* holders of its leases beyond the first of each */
     struct ladder ladder;
     struct ladder_state rung;
     struct ladder_rung asked; /* steps of the last advice */
@@ -228,30 +241,53 @@ struct client {
     struct slot slot;
     struct tenant *tenant;
     enum client_state state;
-    struct list leases;   /* struct lease.link, ACTIVE ones */
+    struct list holdings; /* struct holder.client_link, of ACTIVE leases */
     struct list requests; /* struct request.client_link */
-    uint32_t lease_count, request_count;
-    uint64_t leased_bytes;
+    uint32_t holding_count, request_count;
+    uint64_t leased_bytes;          /* that it has; what is shared counts for each holder */
     struct client_device devices[]; /* by device index */
+};
+
+struct holder {
+    struct list lease_link;  /* lease.holders, in the order in which they came */
+    struct list client_link; /* client.holdings once the lease is ACTIVE */
+    struct lease *lease;
+    struct client *client;
+    uint32_t count; /* granted chunks that it has */
+    bool open;      /* it gets what is filled from now on */
+    uint64_t has[]; /* of an arena: a bit for each index; of a workspace it has all */
 };
 
 struct lease {
     struct slot slot;
-    struct client *client;
     struct account *account;
     enum lease_state state;
-    struct list link;
+    struct list holders; /* struct holder.lease_link; a PENDING lease has one, too */
+    uint32_t holder_count;
     uint64_t chunk_bytes, since_ns;
     uint32_t count; /* granted chunks */
     uint32_t max;   /* indices of an arena, any of which may be empty; 0: no arena, no holes */
     uint32_t room;
-    struct chunk **chunks; /* by index: granted ones, and those of requests that are CREATING */
-    uint32_t requests;     /* in flight for this lease: at most one unless it is an arena */
+    struct chunk **chunks;  /* by index: granted ones, and those of requests that are CREATING */
+    struct list requests;   /* struct request.lease_link, in flight for this lease … */
+    uint32_t request_count; /* … at most one unless it is an arena */
+};
+
+struct gang {
+    struct list link; /* core.gangs_fit, while all parts of it seem to fit */
+    uint64_t step;    /* what follows holds for this one of the core's steps */
+    uint32_t fits;    /* parts that their devices have room for */
+    bool ranked;
+    uint64_t used, requested; /* what it is ranked by, the same on all devices */
+    uint32_t count;
+    struct request *parts[]; /* as asked for, each on another device */
 };
 
 struct request {
     struct slot slot;
-    uint64_t id; /* the client's */
+    uint64_t id;             /* the client's */
+    struct gang *gang;       /* that it is a part of; NULL: none */
+    uint64_t reserved_bytes; /* by those before it, when it last seemed to fit: of a gang's part */
     struct client *client;
     struct lease *lease; /* PENDING for a new one */
     enum request_state state;
@@ -260,6 +296,8 @@ struct request {
     bool supplied;         /* chunks stand at these indices */
     bool urgent;           /* goes before those of its tenant that are not */
     uint64_t reclaim_ns;   /* no RECLAIM is asked for on its behalf before */
+    uint64_t wished_bytes; /* by the last RECLAIM on its behalf */
+    bool unheard;          /* … of which nothing came until the next was due */
     uint64_t arrival;
     uint64_t wait_ns;
     bool immediate;       /* may not wait for others, only for what the broker itself recovers */
@@ -270,6 +308,7 @@ struct request {
     struct heap_node deadline; /* in core.deadlines while QUEUED */
     struct heap_node wake;     /* in core.wakes while not_before_ns lies ahead */
     struct list client_link;
+    struct list lease_link;
     struct list queue_link;  /* account.waiting while QUEUED */
     struct list supply_link; /* account.supply while chunks are to be asked for */
     uint32_t next_issue;     /* index in the lease of the next chunk to ask for */
@@ -290,6 +329,8 @@ struct core {
     struct list pools[POOL_BUCKETS];
     struct heap deadlines, wakes;
     struct heap pressures, ladders; /* struct account.due, struct tenant.ladder_due */
+    struct list gangs_fit;          /* struct gang.link, in the step that runs */
+    uint64_t steps;
     uint64_t revision, arrivals;
     uint64_t granted, refused, timed_out;
     uint32_t active_leases, waiting;

@@ -14,6 +14,8 @@
  * One epoch at a time, accounts in turn, so that what is missing has one owner. What it cannot tell
  * apart is another process that takes memory within an epoch: these bytes are charged, at most the
  * epoch's size, until as many are free again.
+ *
+ * Of a device that failed nothing is asked: what was released there is taken for free.
  */
 #include "daemon/core/verify.h"
 
@@ -79,7 +81,7 @@ void verify_work(struct core *core, struct device *device)
                 core->more = true;
             else
                 epoch_start(core, device);
-        } else if (device->looks == 0 && device->observe_ns <= core->now_ns) {
+        } else if (device->looks == 0 && device->observe_ns <= core->now_ns && !device->failed) {
             if (answer_room(core) == 0)
                 core->more = true;
             else
@@ -106,7 +108,7 @@ uint64_t verify_due(const struct device *device)
 {
     switch (device->verify.phase) {
     case VERIFY_IDLE:
-        return device->looks == 0 ? device->observe_ns : CLOCK_NEVER;
+        return device->looks == 0 && !device->failed ? device->observe_ns : CLOCK_NEVER;
     case VERIFY_LOOKING:
         return device->verify.look_ns;
     case VERIFY_RELEASING:
@@ -179,7 +181,7 @@ void verify_observed(struct core *core, struct device *device, uint64_t free_byt
     uint64_t expected = add_saturate(device->others, device->suspects);
     uint64_t in_use = sub_saturate(sub_saturate(device->total, free_bytes), device_held(device));
     uint64_t missing = MIN(released, sub_saturate(in_use, expected));
-    bool known = free_bytes <= device->total;
+    bool known = free_bytes <= device->total && !device->failed;
 
     if (device->looks == 0)
         return; /* nobody asked */
@@ -190,7 +192,10 @@ void verify_observed(struct core *core, struct device *device, uint64_t free_byt
     if (device->verify.phase == VERIFY_RELEASING && released > 0)
         return; /* amid the releases: says nothing */
     if (device->verify.phase == VERIFY_LOOKING && device->looks == 0 &&
-        !epoch_look(core, device, known ? missing : released))
+        !epoch_look(core, device,
+            device->failed ? 0
+            : known        ? missing
+                           : released))
         return;
     if (known && device->bytes[CHUNK_RELEASED] == 0)
         device->others = sub_saturate(in_use, device->suspects);

@@ -1,5 +1,6 @@
 /* What the shell may see: copies, never the objects. */
 #include "daemon/core/account.h"
+#include "daemon/core/holder.h"
 #include "daemon/core/pressure.h"
 #include "daemon/core/tenant.h"
 
@@ -41,6 +42,8 @@ bool core_device_get(const struct core *core, uint32_t index, struct core_device
         .free = device_free(device),
         .granularity = device->granularity,
         .waiting = device->waiting_count,
+        .draining = device->draining,
+        .failed = device->failed,
     };
     return true;
 }
@@ -132,7 +135,7 @@ bool core_pressure_get(
         .stalled = stall.on[STALL_SOME],
         .wait_mean_ns = account->wait_mean_ns,
         .waiting = account->waiting_count,
-        .draining = account->device->draining,
+        .draining = device_closed(account->device),
     };
     for (unsigned line = 0; line < STALL_LINE_MAX; line++) {
         ret->stall_ns[line] = stall.total_ns[line];
@@ -176,7 +179,7 @@ static void client_view(const struct client *client, struct core_client_view *re
     *ret = (struct core_client_view){
         .id = slot_id(&client->slot),
         .tenant = client->tenant->index,
-        .leases = client->lease_count,
+        .leases = client->holding_count,
         .waiting = client->request_count,
         .leased = client->leased_bytes,
         .detached = client->state == CLIENT_DETACHED,
@@ -205,7 +208,8 @@ static void lease_view(const struct lease *lease, struct core_lease_view *ret)
 {
     *ret = (struct core_lease_view){
         .id = slot_id(&lease->slot),
-        .client = slot_id(&lease->client->slot),
+        .client = slot_id(&list_first(&lease->holders, struct holder, lease_link)->client->slot),
+        .holders = lease->holder_count,
         .tenant = lease->account->tenant->index,
         .device = lease->account->device->index,
         .chunks = lease->count,
@@ -256,6 +260,26 @@ bool core_tenant_config_get(const struct core *core, uint32_t index, struct core
     for (uint32_t i = 0; i < tenant->account_count; i++)
         ret->memory[i] = tenant->accounts[i].limits;
     return true;
+}
+
+static const struct holder *holder_get(const struct core *core, core_id id, core_id client_id)
+{
+    const struct lease *lease = lease_active(slots_find(&core->leases, id));
+    const struct client *client = slots_find(&core->clients, client_id);
+
+    return lease && client ? holder_find(lease, client) : NULL;
+}
+
+bool core_holder_find(const struct core *core, core_id lease, core_id client)
+{
+    return holder_get(core, lease, client) != NULL;
+}
+
+bool core_holder_has(const struct core *core, core_id lease, core_id client, uint32_t index)
+{
+    const struct holder *holder = holder_get(core, lease, client);
+
+    return holder && holder_has(holder, index);
 }
 
 bool core_lease_chunk(const struct core *core, core_id id, uint32_t index, uint32_t *ret_chunk,

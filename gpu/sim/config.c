@@ -85,6 +85,26 @@ static int read_memory(const char *text, struct sim_hardware *hardware)
     return 0;
 }
 
+/* Numbers of devices. */
+static int read_mig(const char *text, struct sim_hardware *hardware)
+{
+    const char *at = text;
+
+    for (;;) {
+        char *end;
+        unsigned long device = strtoul(at, &end, 10);
+
+        if (*at < '0' || *at > '9' || device >= hardware->devices)
+            return -EINVAL;
+        hardware->mig |= UINT64_C(1) << device;
+        if (*end == '\0')
+            return 0;
+        if (*end != ',')
+            return -EINVAL;
+        at = end + 1;
+    }
+}
+
 static int read_fill(const char *text, enum sim_fill *ret)
 {
     if (strcmp(text, "zero") == 0) {
@@ -148,6 +168,7 @@ static int read_hardware(struct sim_hardware *hardware, char error[SIM_TEXT_BYTE
     READ("GMB_SIM_GRANULARITY", read_granularity(text, &hardware->granularity));
     READ("GMB_SIM_CONTEXT_OVERHEAD", read_bytes(text, &hardware->context_overhead));
     READ("GMB_SIM_FREE_DELAY", duration_parse(text, &hardware->free_delay_ns));
+    READ("GMB_SIM_MIG", read_mig(text, hardware));
     READ("GMB_SIM_VMM", read_switch(text, &hardware->vmm));
     READ("GMB_SIM_POSIX_FD", read_switch(text, &hardware->posix_fd));
     hardware->fill = default_fill(hardware);

@@ -34,11 +34,17 @@ struct sim_hardware {
     unsigned devices;
     enum sim_fill fill;
     bool vmm, posix_fd; /* device attributes 102 and 103 */
+    uint64_t mig;       /* a bit for each device that is a MIG instance */
     uint64_t capacity[SIM_DEVICES_MAX];
     uint64_t granularity;
     uint64_t context_overhead; /* bytes for each context on its device */
     uint64_t free_delay_ns;    /* between the last reference and the memory being free */
 };
+
+static inline bool sim_device_mig(const struct sim_hardware *hardware, unsigned device)
+{
+    return (hardware->mig >> device & 1) != 0;
+}
 
 struct sim_config {
     struct sim_hardware hardware;

@@ -2,7 +2,8 @@
  * Devices: ordinals under CUDA_VISIBLE_DEVICES, names, attributes.
  *
  * The list holds indices and UUIDs (or beginnings of them); it ends at the first entry that names
- * no device, as the real driver has it, or that names one twice.
+ * no device, as the real driver has it, or that names one twice. A MIG instance has no index: it is
+ * named by its UUID, behind `MIG-`.
  */
 #include "gpu/sim/internal.h"
 
@@ -34,8 +35,9 @@ CUdevice sim_device_ordinal(unsigned index)
 }
 
 /* The device that an entry names, or -1. */
-static int entry_device(const char *entry, unsigned devices)
+static int entry_device(const char *entry, const struct sim_hardware *hardware)
 {
+    unsigned devices = hardware->devices;
     size_t length = strlen(entry);
     unsigned long index;
     int found = -1;
@@ -43,14 +45,16 @@ static int entry_device(const char *entry, unsigned devices)
 
     if (isdigit((unsigned char) *entry)) {
         index = strtoul(entry, &end, 10);
-        return *end == '\0' && index < devices ? (int) index : -1;
+        return *end == '\0' && index < devices && !sim_device_mig(hardware, (unsigned) index)
+                   ? (int) index
+                   : -1;
     }
-    if (strncasecmp(entry, "GPU-", 4) != 0 || length <= 4)
+    if ((strncasecmp(entry, "GPU-", 4) != 0 && strncasecmp(entry, "MIG-", 4) != 0) || length <= 4)
         return -1;
     for (unsigned i = 0; i < devices; i++) {
         char text[UUID_TEXT_MAX];
 
-        if (strncasecmp(entry, ledger_uuid_text(i, text), length) != 0)
+        if (strncasecmp(entry, ledger_uuid_text(hardware, i, text), length) != 0)
             continue;
         if (found >= 0)
             return -1; /* a beginning that fits two */
@@ -76,7 +80,7 @@ void sim_devices_init(const struct sim_hardware *hardware)
 
         entry += strspn(entry, " ");
         entry[strcspn(entry, " ")] = '\0';
-        device = entry_device(entry, hardware->devices);
+        device = entry_device(entry, hardware);
         if (device < 0 || sim_device_ordinal((unsigned) device) >= 0)
             return;
         visible[visible_count++] = (unsigned) device;
@@ -119,7 +123,10 @@ CUresult cuDeviceGetName(char *name, int length, CUdevice device)
         return CUDA_ERROR_INVALID_VALUE;
     if (sim_device_index(device) < 0)
         return CUDA_ERROR_INVALID_DEVICE;
-    (void) snprintf(name, (size_t) length, "Simulated GPU");
+    (void) snprintf(name, (size_t) length, "Simulated GPU%s",
+        sim_device_mig(&sim_config()->hardware, (unsigned) sim_device_index(device))
+            ? " MIG instance"
+            : "");
     return CUDA_SUCCESS;
 }
 

@@ -23,6 +23,7 @@
 
 struct fault {
     char call[CALL_BYTES];
+    int device;           /* -1: any */
     uint64_t first, last; /* of the calls, counted from 1 */
     uint64_t every;       /* 0, or each call whose number is a multiple */
     uint64_t window_ns;   /* 0, or how long after the first call */
@@ -89,7 +90,41 @@ static int read_when(const char *text, struct fault *fault)
     return *text == '\0' ? 0 : -EINVAL;
 }
 
-/* CALL:WHEN=CODE; changes `item`. */
+/* Calls that know their device when they look here. */
+static bool knows_device(const char *call)
+{
+    static const char *const calls[] = {"cuMemCreate", "nvmlDeviceGetMemoryInfo"};
+
+    for (size_t i = 0; i < ARRAY_SIZE(calls); i++) {
+        if (strcmp(call, calls[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* CALL or CALL@DEVICE; changes `text`. */
+static int read_call(char *text, struct fault *fault)
+{
+    char *device = strchr(text, '@');
+    const char *at;
+    uint64_t index = 0;
+
+    fault->device = -1;
+    if (device != NULL) {
+        *device++ = '\0';
+        at = device;
+        if (!knows_device(text) || read_number(&at, &index) < 0 || *at != '\0' ||
+            index >= SIM_DEVICES_MAX)
+            return -EINVAL;
+        fault->device = (int) index;
+    }
+    if (*text == '\0' || strlen(text) >= sizeof(fault->call))
+        return -EINVAL;
+    strcpy(fault->call, text);
+    return 0;
+}
+
+/* CALL[@DEVICE]:WHEN=CODE; changes `item`. */
 static int read_fault(char *item, struct fault *fault)
 {
     char *when = strchr(item, ':'), *code = strchr(item, '=');
@@ -101,10 +136,9 @@ static int read_fault(char *item, struct fault *fault)
     *when++ = '\0';
     *code++ = '\0';
     at = code;
-    if (*item == '\0' || strlen(item) >= sizeof(fault->call) || read_number(&at, &value) < 0 ||
-        *at != '\0' || value == 0 || value > CUDA_ERROR_UNKNOWN)
+    if (read_call(item, fault) < 0 || read_number(&at, &value) < 0 || *at != '\0' || value == 0 ||
+        value > CUDA_ERROR_UNKNOWN)
         return -EINVAL;
-    strcpy(fault->call, item);
     fault->code = (CUresult) value;
     return read_when(when, fault);
 }
@@ -208,10 +242,24 @@ static bool fault_due(struct fault *fault)
     return fault->count >= fault->first && fault->count <= fault->last;
 }
 
-CUresult inject(const char *call)
+static CUresult fault_find(const char *call, int device)
 {
     CUresult result = CUDA_SUCCESS;
 
+    if (fault_count == 0)
+        return CUDA_SUCCESS;
+    pthread_mutex_lock(&count_lock);
+    for (unsigned i = 0; i < fault_count; i++) {
+        if (faults[i].device == device && strcmp(faults[i].call, call) == 0 &&
+            fault_due(&faults[i]) && result == CUDA_SUCCESS)
+            result = faults[i].code;
+    }
+    pthread_mutex_unlock(&count_lock);
+    return result;
+}
+
+CUresult inject(const char *call)
+{
     pthread_once(&loaded, load);
     /* The last entry wins, so that one figure of a named table can be replaced. */
     for (unsigned i = latency_count; i-- > 0;) {
@@ -220,13 +268,11 @@ CUresult inject(const char *call)
             break;
         }
     }
-    if (fault_count == 0)
-        return CUDA_SUCCESS;
-    pthread_mutex_lock(&count_lock);
-    for (unsigned i = 0; i < fault_count; i++) {
-        if (strcmp(faults[i].call, call) == 0 && fault_due(&faults[i]) && result == CUDA_SUCCESS)
-            result = faults[i].code;
-    }
-    pthread_mutex_unlock(&count_lock);
-    return result;
+    return fault_find(call, -1);
+}
+
+CUresult inject_device(const char *call, unsigned device)
+{
+    pthread_once(&loaded, load);
+    return fault_find(call, (int) device);
 }

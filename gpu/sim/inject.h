@@ -9,5 +9,11 @@
 
 /* Reads both variables once. -EINVAL with a line in `error`, and nothing is injected, ever. */
 int inject_load(char error[SIM_TEXT_BYTES]) _must_check_;
-/* Sleeps what the table says and returns the fault whose turn it is, or CUDA_SUCCESS. */
+/*
+ * Sleeps what the table says for the call on any device and returns the fault whose turn it is, or
+ * CUDA_SUCCESS.
+ */
 CUresult inject(const char *call);
+/* The same for what the table says of this device alone; for the calls that may be given with one.
+ */
+CUresult inject_device(const char *call, unsigned device);

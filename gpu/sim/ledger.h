@@ -110,4 +110,5 @@ int ledger_processes(
 /* UUID of a device: the same for that index on every node. */
 struct uuid ledger_uuid(unsigned device);
 /* The same as NVML writes it; returns `text`. */
-char *ledger_uuid_text(unsigned device, char text[UUID_TEXT_MAX]);
+char *ledger_uuid_text(
+    const struct sim_hardware *hardware, unsigned device, char text[UUID_TEXT_MAX]);

@@ -79,13 +79,19 @@ struct uuid ledger_uuid(unsigned device)
     /* Version 4, variant 1, as real ones are. */
     struct uuid uuid = {{'g', 'm', 'b', 's', 'i', 'm', 0x40, 0x00, 0x80}};
 
+    /* The first group tells devices apart, as that of real ones nearly always does. */
+    uuid.bytes[3] = (uint8_t) (uuid.bytes[3] + device);
     uuid.bytes[UUID_BYTES - 1] = (uint8_t) device;
     return uuid;
 }
 
-char *ledger_uuid_text(unsigned device, char text[UUID_TEXT_MAX])
+char *ledger_uuid_text(
+    const struct sim_hardware *hardware, unsigned device, char text[UUID_TEXT_MAX])
 {
     struct uuid uuid = ledger_uuid(device);
 
-    return uuid_format(text, &uuid);
+    uuid_format(text, &uuid);
+    if (sim_device_mig(hardware, device))
+        memcpy(text, "MIG-", 4);
+    return text;
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "gpu/sim/inject.h"
 #include "gpu/sim/ledger.h"
 
 #define NVML_DECLARE(need, since, symbol, member, parameters)                                      \
@@ -57,7 +58,7 @@ static nvmlReturn_t init_locked(void)
         return NVML_ERROR_UNKNOWN;
     handlers = true;
 
-    if (sim_config_read(&config, error) < 0) {
+    if (sim_config_read(&config, error) < 0 || inject_load(error) < 0) {
         (void) fprintf(stderr, "libnvidia-ml-sim: %s\n", error);
         return NVML_ERROR_UNKNOWN;
     }
@@ -113,12 +114,17 @@ static nvmlReturn_t leave(nvmlReturn_t result)
     return result;
 }
 
-static unsigned device_count(void)
+static struct sim_hardware node(void)
 {
     struct sim_hardware hardware;
 
     ledger_hardware(ledger, &hardware);
-    return hardware.devices;
+    return hardware;
+}
+
+static unsigned device_count(void)
+{
+    return node().devices;
 }
 
 static bool device_valid(nvmlDevice_t device)
@@ -157,15 +163,17 @@ nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t *dev
 nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
 {
     nvmlReturn_t result = enter();
+    struct sim_hardware hardware;
 
     if (result != NVML_SUCCESS)
         return result;
     if (uuid == NULL || device == NULL)
         return leave(NVML_ERROR_INVALID_ARGUMENT);
-    for (unsigned i = 0; i < device_count(); i++) {
+    hardware = node();
+    for (unsigned i = 0; i < hardware.devices; i++) {
         char text[UUID_TEXT_MAX];
 
-        if (strcasecmp(uuid, ledger_uuid_text(i, text)) == 0) {
+        if (strcasecmp(uuid, ledger_uuid_text(&hardware, i, text)) == 0) {
             *device = &devices[i];
             return leave(NVML_SUCCESS);
         }
@@ -176,6 +184,7 @@ nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
 nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid, unsigned int length)
 {
     nvmlReturn_t result = enter();
+    struct sim_hardware hardware;
     char text[UUID_TEXT_MAX];
 
     if (result != NVML_SUCCESS)
@@ -184,7 +193,8 @@ nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid, unsigned int len
         return leave(NVML_ERROR_INVALID_ARGUMENT);
     if (length < sizeof(text))
         return leave(NVML_ERROR_INSUFFICIENT_SIZE);
-    memcpy(uuid, ledger_uuid_text(device->index, text), sizeof(text));
+    hardware = node();
+    memcpy(uuid, ledger_uuid_text(&hardware, device->index, text), sizeof(text));
     return leave(NVML_SUCCESS);
 }
 
@@ -192,11 +202,17 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)
 {
     nvmlReturn_t result = enter();
     struct ledger_memory found;
+    int fault;
 
     if (result != NVML_SUCCESS)
         return result;
     if (memory == NULL || !device_valid(device))
         return leave(NVML_ERROR_INVALID_ARGUMENT);
+    fault = (int) inject(__func__);
+    if (fault == 0)
+        fault = (int) inject_device(__func__, device->index);
+    if (fault != 0)
+        return leave((nvmlReturn_t) fault);
     if (ledger_memory(ledger, device->index, &found) < 0)
         return leave(NVML_ERROR_UNKNOWN);
     *memory = (nvmlMemory_t){.total = found.total, .free = found.free, .used = found.used};

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include "gpu/sim/chunk.h"
+#include "gpu/sim/inject.h"
 #include "gpu/sim/va.h"
 
 #define HOST_PAGE 4096u
@@ -90,6 +91,9 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
         !sim_config()->hardware.posix_fd)
         return CUDA_ERROR_NOT_SUPPORTED;
     info.device = (unsigned) sim_device_index(properties->location.id);
+    result = inject_device(__func__, info.device);
+    if (result != CUDA_SUCCESS)
+        return result;
     info.handle_types = (uint8_t) properties->requestedHandleTypes;
     info.flags = properties->allocFlags.gpuDirectRDMACapable != 0 ? LEDGER_CHUNK_RDMA : 0;
     result = chunk_create(&info, &created);

@@ -33,7 +33,8 @@ START_TEST(fullest_chunk_first)
 
     bed_begin(&bed, 32, 3);
     bed_open_all(&bed);
-    ck_assert_int_eq(arena_pages_alloc(&bed.pool, 96, pages, 1), OK);
+    for (int i = 0; i < 96; i++)
+        ck_assert_int_eq(arena_pages_alloc(&bed.pool, 1, &pages[i], 1), OK);
     ck_assert_int_eq(arena_pages_unref(bed.table, 32, pages), OK); /* chunk 0: all free */
     ck_assert_int_eq(arena_pages_unref(bed.table, 3, three), OK);  /* chunk 1: three */
     ck_assert_int_eq(arena_pages_unref(bed.table, 2, two), OK);    /* chunk 2: two */
@@ -43,6 +44,29 @@ START_TEST(fullest_chunk_first)
     ck_assert_uint_eq(got[2], 40);
     ck_assert_uint_eq(got[4], 42);
     ck_assert_uint_eq(got[5], 0);
+    bed_end(&bed);
+}
+END_TEST
+
+START_TEST(a_large_batch_takes_whole_chunks_first)
+{
+    uint32_t pages[16], two[] = {1, 2}, got[9];
+
+    bed_begin(&bed, 4, 4);
+    bed_open_all(&bed);
+    ck_assert_int_eq(arena_pages_alloc(&bed.pool, 16, pages, 1), OK);
+    ck_assert_int_eq(arena_pages_unref(bed.table, 2, two), OK); /* chunk 0: two */
+    ck_assert_int_eq(arena_pages_unref(bed.table, 8, pages + 8), OK);
+    ck_assert_int_eq(arena_pages_alloc(&bed.pool, 9, got, 1), OK);
+    for (uint32_t i = 0; i < 8; i++)
+        ck_assert_uint_eq(got[i], 8 + i);
+    ck_assert_uint_eq(got[8], 1);
+    /* One that is smaller than a chunk leaves them whole. */
+    ck_assert_int_eq(arena_pages_unref(bed.table, 4, got), OK); /* chunk 2 */
+    ck_assert_int_eq(arena_pages_alloc(&bed.pool, 1, got, 1), OK);
+    ck_assert_uint_eq(got[0], 2);
+    ck_assert_uint_eq(arena_chunk_free(bed.table, 2), 4);
+    bed_check(&bed);
     bed_end(&bed);
 }
 END_TEST
@@ -150,6 +174,6 @@ START_TEST(wrong_counts_hide_no_page)
 END_TEST
 
 UNIT_MAIN("arena alloc", all_or_nothing_at_the_last_page, fullest_chunk_first,
-    generation_counts_allocations_and_wraps, only_live_chunks_give_pages,
-    vacant_chunk_closes_and_no_other, refilled_chunk_gives_its_free_pages_alone,
-    wrong_counts_hide_no_page)
+    a_large_batch_takes_whole_chunks_first, generation_counts_allocations_and_wraps,
+    only_live_chunks_give_pages, vacant_chunk_closes_and_no_other,
+    refilled_chunk_gives_its_free_pages_alone, wrong_counts_hide_no_page)

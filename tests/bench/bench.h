@@ -87,8 +87,9 @@ int bench_policy_decision(struct bench_row *rows, size_t max);
 
 /*
  * `reclaim_latency_2M`, `_32M`, `_256M`: ms from a request that waits where all memory is in cold
- * pages to its last chunk, through a real gmbd, mover and worker; medians, and with `_p99` the 99th
- * percentile. The floor is one memcpy of as many bytes.
+ * pages of another tenant to its last chunk, through a real gmbd, mover and worker; medians, and
+ * with `_p99` the 99th percentile. `reclaim_latency_own_*`: the same where the pages are of the
+ * requester's own tenant. The floor is one memcpy of as many bytes. -EPERM unless root runs it.
  */
 int bench_reclaim_latency(struct bench_row *rows, size_t max);
 

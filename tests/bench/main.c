@@ -1,4 +1,4 @@
-/* gmb-bench: runs every row, prints a table, and writes it as JSON where asked to. */
+/* gmb-bench: runs every row or one measurement, prints a table, writes it as JSON where asked. */
 #include <check.h>
 #include <errno.h>
 #include <jansson.h>
@@ -11,20 +11,23 @@
 #include "base/macro.h"
 #include "tests/bench/bench.h"
 
-#define ROWS_MAX 48
+#define ROWS_MAX 64
 
-static int (*const benches[])(struct bench_row *rows, size_t max) = {
-    bench_lease_roundtrip,
-    bench_broker_rss,
-    bench_core_step_scaling,
-    bench_policy_decision,
-    bench_reclaim_plan,
-    bench_reclaim_latency,
-    bench_mover_bandwidth,
-    bench_pressure_read,
-    bench_pressure_latency,
-    bench_page_alloc_free,
-    bench_fragmentation,
+static const struct {
+    const char *name;
+    int (*run)(struct bench_row *rows, size_t max);
+} benches[] = {
+    {"lease_roundtrip", bench_lease_roundtrip},
+    {"broker_rss", bench_broker_rss},
+    {"core_step", bench_core_step_scaling},
+    {"policy_decision", bench_policy_decision},
+    {"reclaim_plan", bench_reclaim_plan},
+    {"reclaim_latency", bench_reclaim_latency},
+    {"mover_bandwidth", bench_mover_bandwidth},
+    {"pressure_read", bench_pressure_read},
+    {"pressure_latency", bench_pressure_latency},
+    {"page_alloc_free", bench_page_alloc_free},
+    {"fragmentation", bench_fragmentation},
 };
 
 static int json_write(const char *path, const struct bench_row *from, size_t n)
@@ -66,6 +69,8 @@ static struct result {
     size_t count, benches;
 } * result;
 
+static const char *only; /* the measurement asked for; NULL: all */
+
 /*
  * The harness's checks belong into a running test, so that is what a measurement is. Each has a
  * process of its own, since the simulated driver of a process keeps the folder that it began with,
@@ -73,8 +78,13 @@ static struct result {
  */
 START_TEST(measure)
 {
-    int r = benches[_i](result->rows + result->count, ROWS_MAX - result->count);
+    int r;
 
+    if (only != NULL && strcmp(only, benches[_i].name) != 0) {
+        result->benches++;
+        return;
+    }
+    r = benches[_i].run(result->rows + result->count, ROWS_MAX - result->count);
     if (r < 0) {
         (void) fprintf(stderr, "gmb-bench: row %d: %s\n", _i, strerror(-r));
         return;
@@ -122,15 +132,43 @@ static void restart_with_room(char **argv)
     (void) fprintf(stderr, "gmb-bench: can't start again for jemalloc: %s\n", strerror(errno));
 }
 
+static bool name_known(const char *name)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(benches); i++) {
+        if (strcmp(name, benches[i].name) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool options_read(int argc, char **argv, const char **ret_json)
+{
+    for (int i = 1; i < argc; i += 2) {
+        if (i + 1 < argc && strcmp(argv[i], "--json") == 0)
+            *ret_json = argv[i + 1];
+        else if (i + 1 < argc && strcmp(argv[i], "--only") == 0 && name_known(argv[i + 1]))
+            only = argv[i + 1];
+        else
+            return false;
+    }
+    return true;
+}
+
+static void usage_print(void)
+{
+    (void) fprintf(stderr, "usage: gmb-bench [--json FILE] [--only NAME], NAME one of");
+    for (size_t i = 0; i < ARRAY_SIZE(benches); i++)
+        (void) fprintf(stderr, " %s", benches[i].name);
+    (void) fprintf(stderr, "\n");
+}
+
 int main(int argc, char **argv)
 {
     const char *json = NULL;
     int status = EXIT_SUCCESS;
 
-    if (argc == 3 && strcmp(argv[1], "--json") == 0) {
-        json = argv[2];
-    } else if (argc != 1) {
-        (void) fprintf(stderr, "usage: gmb-bench [--json FILE]\n");
+    if (!options_read(argc, argv, &json)) {
+        usage_print();
         return EXIT_FAILURE;
     }
     restart_with_room(argv);

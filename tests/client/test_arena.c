@@ -2,38 +2,11 @@
 #include <string.h>
 #include <sys/eventfd.h>
 
-#include "base/clock.h"
-#include "tests/client/script.h"
-#include "tests/unit/unit.h"
-
-static struct script script;
-static struct script_arena shared;
+#include "tests/client/arena_script.h"
 
 static uint64_t word_of(uint32_t page)
 {
     return __atomic_load_n(&shared.table.pages[page].word, __ATOMIC_SEQ_CST);
-}
-
-/* Allocates while the broker grants what is asked for. */
-static void alloc_granted(
-    gmb_arena *arena, size_t n, uint32_t *pages, uint32_t first, uint32_t count)
-{
-    struct call call = {.arena = arena, .n = n, .pages = pages, .wait_ns = NSEC_PER_SEC};
-    Gmb__ClientMessage *message;
-
-    call_start(&script, &call, call_alloc);
-    message = broker_expect(&script, GMB__CLIENT_MESSAGE__BODY_ARENA_FILL);
-    ck_assert_uint_eq(message->arena_fill->lease, LEASE_ID);
-    ck_assert_uint_eq(message->arena_fill->first, first);
-    ck_assert_uint_eq(message->arena_fill->count, count);
-    broker_grant(&script, message->id, first, count, first + count);
-    message_free(message);
-    message = broker_expect(&script, GMB__CLIENT_MESSAGE__BODY_ARENA_MAPPED);
-    ck_assert_uint_eq(message->id, 0);
-    ck_assert_uint_eq(message->arena_mapped->first, first);
-    ck_assert_uint_eq(message->arena_mapped->count, count);
-    message_free(message);
-    ck_assert_int_eq(call_join(&call), 0);
 }
 
 START_TEST(pages_come_with_the_chunks_that_they_need)
@@ -71,18 +44,6 @@ static void word_set(uint32_t page, enum arena_page_state state)
         __ATOMIC_SEQ_CST);
 }
 
-static enum arena_chunk_state chunk_state(uint32_t chunk)
-{
-    return (enum arena_chunk_state) __atomic_load_n(
-        &shared.table.chunks[chunk].state, __ATOMIC_SEQ_CST);
-}
-
-static void chunk_close(uint32_t chunk)
-{
-    __atomic_store_n(
-        &shared.table.chunks[chunk].state, (uint32_t) ARENA_CHUNK_CLOSED, __ATOMIC_SEQ_CST);
-}
-
 /* The broker empties chunk 0, whose 4 pages are all used, and gets it back. */
 static void chunk_evict(gmb_arena *arena)
 {
@@ -100,24 +61,6 @@ static void chunk_evict(gmb_arena *arena)
     broker_done(&script, message->id);
     message_free(message);
     ck_assert_int_eq(chunk_state(0), ARENA_CHUNK_EMPTY);
-}
-
-static gmb_arena *arena_begin(size_t n, uint32_t *pages)
-{
-    gmb_arena *arena;
-
-    script_begin(&script);
-    script_connect(&script);
-    arena = script_arena(&script, NULL, &shared);
-    if (n > 0)
-        alloc_granted(arena, n, pages, 0, (uint32_t) (n + 3) / 4);
-    return arena;
-}
-
-static void arena_finish(void)
-{
-    script_arena_end(&shared);
-    script_end(&script);
 }
 
 START_TEST(recalled_chunk_is_unmapped_after_the_device_and_returned)
@@ -200,49 +143,6 @@ START_TEST(pinned_page_comes_back_in_a_chunk_that_comes_unasked)
 }
 END_TEST
 
-/* The chunks that the broker sends for a restore may cross a fill for the same index. */
-START_TEST(fill_that_crosses_a_restore_ends_well)
-{
-    struct call call = {.n = 1, .wait_ns = 10 * NSEC_PER_SEC};
-    uint32_t page;
-    uint64_t id;
-
-    call.arena = arena_begin(0, NULL);
-    call.pages = &page;
-    call_start(&script, &call, call_alloc);
-    id = broker_expect_id(&script, GMB__CLIENT_MESSAGE__BODY_ARENA_FILL);
-    broker_arena_grant(&script, 0, 1);
-    broker_error(&script, id, GMB_STATUS_INVALID, GMB_LIMIT_NONE, "not empty");
-    message_free(broker_expect(&script, GMB__CLIENT_MESSAGE__BODY_ARENA_MAPPED));
-    ck_assert_int_eq(call_join(&call), 0);
-    ck_assert_uint_eq(page, 0);
-    ck_assert_uint_eq(fake_gpu_accessible(), CHUNK);
-    arena_finish();
-}
-END_TEST
-
-/* Else a thread that can do something else would wait as long as the most patient one. */
-START_TEST(thread_waits_its_own_time_behind_the_fill_of_another)
-{
-    struct call call = {.n = 1, .wait_ns = 60 * NSEC_PER_SEC};
-    uint32_t page, other;
-    uint64_t id, before_ns;
-
-    call.arena = arena_begin(0, NULL);
-    call.pages = &page;
-    call_start(&script, &call, call_alloc);
-    id = broker_expect_id(&script, GMB__CLIENT_MESSAGE__BODY_ARENA_FILL);
-    before_ns = clock_now(&clock_monotonic);
-    ck_assert_int_eq(gmb_page_alloc(call.arena, 1, &other, 20 * NSEC_PER_MSEC), GMB_E_TIMED_OUT);
-    ck_assert_uint_lt(clock_now(&clock_monotonic) - before_ns, 2 * NSEC_PER_SEC);
-    broker_expect_silence(&script);
-    broker_grant(&script, id, 0, 1, 1);
-    message_free(broker_expect(&script, GMB__CLIENT_MESSAGE__BODY_ARENA_MAPPED));
-    ck_assert_int_eq(call_join(&call), 0);
-    arena_finish();
-}
-END_TEST
-
 START_TEST(unasked_chunk_where_one_is_is_a_breach)
 {
     uint32_t pages[4];
@@ -271,27 +171,6 @@ START_TEST(unasked_chunk_that_cannot_be_mapped_goes_back)
     message_free(message);
     ck_assert_uint_eq(fake_gpu_mapped(), 0);
     ck_assert_int_eq(chunk_state(3), ARENA_CHUNK_EMPTY);
-    arena_finish();
-}
-END_TEST
-
-START_TEST(grant_in_parts_that_breaks_off_leaves_nothing)
-{
-    struct call call = {.n = 12, .wait_ns = NSEC_PER_SEC};
-    uint32_t pages[12];
-    uint64_t id;
-
-    call.arena = arena_begin(0, NULL);
-    call.pages = pages;
-    call_start(&script, &call, call_alloc);
-    id = broker_expect_id(&script, GMB__CLIENT_MESSAGE__BODY_ARENA_FILL);
-    broker_grant(&script, id, 0, 2, 3);
-    broker_error(&script, id, GMB_STATUS_EXHAUSTED, GMB_LIMIT_MEMORY_MAX, "full");
-    ck_assert_int_eq(call_join(&call), GMB_E_EXHAUSTED);
-    ck_assert_str_eq(call.limit, "MemoryMax");
-    ck_assert_uint_eq(fake_gpu_mapped(), 0);
-    ck_assert_int_eq(chunk_state(0), ARENA_CHUNK_EMPTY);
-    broker_expect_silence(&script);
     arena_finish();
 }
 END_TEST
@@ -349,41 +228,6 @@ START_TEST(idle_chunks_go_back_by_themselves)
     broker_done(&script, message->id);
     message_free(message);
     ck_assert_uint_eq(fake_gpu_mapped(), 0);
-    arena_finish();
-}
-END_TEST
-
-START_TEST(memory_is_kept_ready_and_a_refusal_is_no_hurry)
-{
-    const struct gmb_arena_params params = {.size = sizeof(params),
-        .page_bytes = CHUNK / 4,
-        .chunk_bytes = CHUNK,
-        .max_bytes = 16 * CHUNK,
-        .prefetch_bytes = 2 * CHUNK,
-        .idle_ns = UINT64_MAX};
-    Gmb__ClientMessage *message;
-    uint64_t refused_ns;
-    uint32_t page;
-
-    script_begin(&script);
-    script_connect(&script);
-    alloc_granted(script_arena(&script, &params, &shared), 1, &page, 0, 1);
-    do
-        ck_assert_int_eq(gmb_dispatch(script.session, 5), 0);
-    while (!broker_hears(&script));
-    /* Three free pages are at hand, eight are wanted. */
-    message = broker_expect(&script, GMB__CLIENT_MESSAGE__BODY_ARENA_FILL);
-    ck_assert_uint_eq(message->arena_fill->first, 1);
-    ck_assert_uint_eq(message->arena_fill->count, 2);
-    ck_assert_uint_eq(message->arena_fill->wait_ns, 0);
-    refused_ns = clock_now(&clock_monotonic);
-    broker_error(&script, message->id, GMB_STATUS_EXHAUSTED, GMB_LIMIT_DEVICE, "full");
-    message_free(message);
-    do
-        ck_assert_int_eq(gmb_dispatch(script.session, 5), 0);
-    while (!broker_hears(&script));
-    ck_assert_uint_ge(clock_now(&clock_monotonic) - refused_ns, 50 * NSEC_PER_MSEC);
-    message_free(broker_expect(&script, GMB__CLIENT_MESSAGE__BODY_ARENA_FILL));
     arena_finish();
 }
 END_TEST
@@ -567,14 +411,10 @@ int main(void)
     tcase_add_loop_test(tcase, recall_while_pages_live_ends_the_session_and_takes_nothing, 0, 2);
     tcase_add_test(tcase, recall_of_no_chunk_of_the_arena_is_a_breach);
     tcase_add_loop_test(tcase, pinned_page_comes_back_in_a_chunk_that_comes_unasked, 0, 2);
-    tcase_add_test(tcase, fill_that_crosses_a_restore_ends_well);
-    tcase_add_test(tcase, thread_waits_its_own_time_behind_the_fill_of_another);
     tcase_add_test(tcase, unasked_chunk_where_one_is_is_a_breach);
     tcase_add_loop_test(tcase, unasked_chunk_that_cannot_be_mapped_goes_back, 0, 2);
-    tcase_add_test(tcase, grant_in_parts_that_breaks_off_leaves_nothing);
     tcase_add_test(tcase, what_is_mapped_works_on_after_a_disconnect_amid_a_fill);
     tcase_add_test(tcase, idle_chunks_go_back_by_themselves);
-    tcase_add_test(tcase, memory_is_kept_ready_and_a_refusal_is_no_hurry);
     tcase_add_test(tcase, senseless_arenas_are_refused_unsent);
     tcase_add_loop_test(tcase, arena_that_cannot_be_set_up_is_released, 0, 3);
     tcase_add_test(tcase, free_unmaps_everything_before_it_tells);

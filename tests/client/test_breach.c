@@ -258,6 +258,28 @@ START_TEST(parting_words_are_the_reason)
 }
 END_TEST
 
+START_TEST(a_broker_that_said_that_it_ends_was_ended_in_order)
+{
+    Gmb__BrokerMessage message = GMB__BROKER_MESSAGE__INIT;
+    Gmb__Ending ending = GMB__ENDING__INIT;
+    gmb_lease *lease;
+
+    script_begin(&script);
+    script_connect(&script);
+    lease = script_lease(&script, 2);
+    message.body_case = GMB__BROKER_MESSAGE__BODY_ENDING;
+    message.ending = &ending;
+    broker_send(&script, &message.base, 0);
+    /* Nothing has changed yet. */
+    ck_assert_int_eq(gmb_dispatch(script.session, 0), 0);
+    broker_close(&script);
+    ck_assert_int_eq(gmb_dispatch(script.session, -1), GMB_E_DISCONNECTED);
+    ck_assert_str_eq(gmb_error_text(), "the broker was ended in order");
+    ck_assert_uint_eq(gmb_lease_bytes(lease), 2 * CHUNK);
+    script_end(&script);
+}
+END_TEST
+
 START_TEST(later_events_are_ignored)
 {
     struct call call = {0};
@@ -286,6 +308,7 @@ int main(void)
     tcase_add_loop_test(steps, unknown_status_is_a_breach, GMB_STATUS_MAX, GMB_STATUS_MAX + 2);
     tcase_add_loop_test(steps, unknown_status_is_a_breach, 0, 1);
     tcase_add_test(steps, parting_words_are_the_reason);
+    tcase_add_test(steps, a_broker_that_said_that_it_ends_was_ended_in_order);
     tcase_add_test(steps, later_events_are_ignored);
     suite_add_tcase(suite, steps);
     return unit_run_suite(suite);

@@ -296,6 +296,17 @@ uint64_t world_request(struct world *world, core_id client, uint32_t device, uin
     return send(world, &event, client);
 }
 
+uint64_t world_gang(struct world *world, core_id client, const struct core_gang_part *parts,
+    uint32_t count, uint64_t wait_ns)
+{
+    struct core_event event = {.type = CORE_EVENT_GANG_REQUEST};
+
+    event.gang_request.parts = parts;
+    event.gang_request.count = count;
+    event.gang_request.wait_ns = wait_ns;
+    return send(world, &event, client);
+}
+
 uint64_t world_grow(
     struct world *world, core_id client, core_id lease, uint64_t bytes, uint64_t wait_ns)
 {
@@ -376,6 +387,25 @@ uint64_t world_return(
     return send(world, &event, client);
 }
 
+uint64_t world_attach(struct world *world, core_id client, core_id lease)
+{
+    struct core_event event = {.type = CORE_EVENT_LEASE_ATTACH};
+
+    event.lease_attach.lease = lease;
+    return send(world, &event, client);
+}
+
+uint64_t world_share(
+    struct world *world, core_id client, core_id lease, uint32_t first, uint32_t count)
+{
+    struct core_event event = {.type = CORE_EVENT_ARENA_SHARE};
+
+    event.arena_share.lease = lease;
+    event.arena_share.first = first;
+    event.arena_share.count = count;
+    return send(world, &event, client);
+}
+
 void world_drain(struct world *world, uint32_t device, bool undo)
 {
     struct core_event event = {.type = CORE_EVENT_DEVICE_DRAIN};
@@ -385,16 +415,40 @@ void world_drain(struct world *world, uint32_t device, bool undo)
     world_step(world, &event);
 }
 
+void world_fail(struct world *world, uint32_t device)
+{
+    struct core_event event = {.type = CORE_EVENT_DEVICE_FAIL};
+
+    event.device_fail.device = device;
+    world_step(world, &event);
+}
+
 const struct core_action *world_answer(const struct world *world, core_id client, uint64_t request)
 {
+    return world_part(world, client, request, 0);
+}
+
+const struct core_action *world_part(
+    const struct world *world, core_id client, uint64_t request, uint32_t part)
+{
     const struct core_action *answer = NULL;
+    uint32_t seen = 0, parts = 1;
 
     for (size_t i = 0; i < world->answer_count; i++) {
-        if (world->answers[i].client != client || world->answers[i].request != request)
+        const struct core_action *each = &world->answers[i];
+
+        if (each->client != client || each->request != request)
             continue;
-        ENSURE(!answer, "request %llu was answered twice", (unsigned long long) request);
-        answer = &world->answers[i];
+        ENSURE(seen < parts, "request %llu was answered twice", (unsigned long long) request);
+        if (each->type == CORE_ACTION_GRANT)
+            parts = each->grant.parts;
+        ENSURE(parts == 1 || each->type == CORE_ACTION_GRANT, "a gang in two ways");
+        ENSURE(each->type != CORE_ACTION_GRANT || each->grant.part == seen, "parts out of order");
+        if (seen++ == part)
+            answer = each;
     }
+    ENSURE(seen == 0 || seen == parts, "request %llu was granted in part",
+        (unsigned long long) request);
     return answer;
 }
 

@@ -100,6 +100,8 @@ void world_kill(struct world *world, core_id client);
 /* Each returns the number of the request. */
 uint64_t world_request(struct world *world, core_id client, uint32_t device, uint64_t bytes,
     uint64_t chunk_bytes, uint64_t wait_ns);
+uint64_t world_gang(struct world *world, core_id client, const struct core_gang_part *parts,
+    uint32_t count, uint64_t wait_ns);
 uint64_t world_grow(
     struct world *world, core_id client, core_id lease, uint64_t bytes, uint64_t wait_ns);
 uint64_t world_shrink(struct world *world, core_id client, core_id lease, uint32_t keep_chunks);
@@ -113,14 +115,22 @@ uint64_t world_fill_urgent(struct world *world, core_id client, core_id lease, u
     uint32_t count, uint64_t wait_ns);
 uint64_t world_return(
     struct world *world, core_id client, core_id lease, uint32_t first, uint32_t count);
+uint64_t world_attach(struct world *world, core_id client, core_id lease);
+uint64_t world_share(
+    struct world *world, core_id client, core_id lease, uint32_t first, uint32_t count);
 void world_drain(struct world *world, uint32_t device, bool undo);
 void world_restore_wait(struct world *world, core_id client, uint32_t device, bool waits);
 struct core_pressure_view world_pressure(
     const struct world *world, const char *tenant, uint32_t device);
 struct core_advice_view world_advice(const struct world *world, const char *tenant);
+void world_fail(struct world *world, uint32_t device);
 
-/* The one answer to a request so far; NULL when there is none. Two end the test. */
+/* The one answer to a request so far; NULL when there is none. Two end the test. Of a gang that was
+ * granted the first part's; an incomplete one ends the test. */
 const struct core_action *world_answer(const struct world *world, core_id client, uint64_t request);
+/* The grant of one part of a gang; for a refusal, part 0. */
+const struct core_action *world_part(
+    const struct world *world, core_id client, uint64_t request, uint32_t part);
 /* The lease that was granted at once; the test ends when it wasn't. */
 core_id world_lease(struct world *world, core_id client, uint64_t bytes);
 

@@ -149,6 +149,7 @@ static void world_begin(
     world->broker.hosting[0] = world->hosting;
     world->client =
         (struct client){.id = 7, .broker = &world->broker, .session = &nobody, .arena_count = 1};
+    list_init(&world->broker.observers);
     list_init(&world->client.arenas);
     FUZZ_CHECK(tsearch(&world->client, &world->broker.clients, id_compare) != NULL);
     FUZZ_CHECK(arena_table_layout(

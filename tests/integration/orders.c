@@ -9,16 +9,24 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/uuid.h"
+
 #define NOBODY 65534
 
-static Gmb__ControlReply *reclaim_ask(const struct harness *harness, const char *tenant,
-    uint64_t bytes, bool from_tenant, bool dry_run)
+/* `uuid` NULL: the first device. */
+static Gmb__ControlReply *reclaim_ask(const struct harness *harness, const char *uuid,
+    const char *tenant, uint64_t bytes, bool from_tenant, bool dry_run)
 {
     Gmb__ControlRequest request = GMB__CONTROL_REQUEST__INIT;
     Gmb__ControlReply *reply;
     Gmb__Reclaim body;
+    struct uuid device;
 
     gmb__reclaim__init(&body);
+    if (uuid != NULL) {
+        ck_assert_int_eq(uuid_parse(uuid, &device), 0);
+        body.device = (ProtobufCBinaryData){.data = device.bytes, .len = sizeof(device.bytes)};
+    }
     body.tenant = (char *) (uintptr_t) tenant;
     body.bytes = bytes;
     body.from_tenant = from_tenant;
@@ -41,13 +49,19 @@ static uint64_t planned_take(Gmb__ControlReply *reply)
 
 uint64_t order_evict(const struct harness *harness, const char *tenant, uint64_t bytes)
 {
-    return planned_take(reclaim_ask(harness, tenant, bytes, true, false));
+    return planned_take(reclaim_ask(harness, NULL, tenant, bytes, true, false));
+}
+
+uint64_t order_evict_on(
+    const struct harness *harness, const char *uuid, const char *tenant, uint64_t bytes)
+{
+    return planned_take(reclaim_ask(harness, uuid, tenant, bytes, true, false));
 }
 
 uint64_t order_dry_run(
     const struct harness *harness, const char *tenant, uint64_t bytes, bool from_tenant)
 {
-    return planned_take(reclaim_ask(harness, tenant, bytes, from_tenant, true));
+    return planned_take(reclaim_ask(harness, NULL, tenant, bytes, from_tenant, true));
 }
 
 uint64_t order_drain(const struct harness *harness, bool undo)

@@ -5,6 +5,9 @@
 
 /* Takes `bytes` from the tenant; the plan's bytes. */
 uint64_t order_evict(const struct harness *harness, const char *tenant, uint64_t bytes);
+/* The same on the device of that UUID. */
+uint64_t order_evict_on(
+    const struct harness *harness, const char *uuid, const char *tenant, uint64_t bytes);
 /* Only asks what would be taken for the tenant, or from it. */
 uint64_t order_dry_run(
     const struct harness *harness, const char *tenant, uint64_t bytes, bool from_tenant);

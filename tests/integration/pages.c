@@ -23,24 +23,37 @@ static void driver_find(struct pages *pages, const char *name, void *ret_functio
 void pages_open(struct pages *pages, const struct harness *harness, uint64_t page_bytes,
     uint64_t chunk_bytes, uint64_t max_bytes)
 {
-    struct gmb_options options = {.size = sizeof(options), .socket = harness->client_socket};
-    struct gmb_arena_params params = {
-        .size = sizeof(params),
+    const struct gmb_arena_params params = {
         .page_bytes = page_bytes,
         .chunk_bytes = chunk_bytes,
         .max_bytes = max_bytes,
-        .prefetch_bytes = 1,
-        .label = "pages",
     };
 
+    pages_open_with(pages, harness, &params);
+}
+
+void pages_use(struct pages *pages)
+{
+    need(pages->set_current(gmb_arena_context(pages->arena)), "context");
+}
+
+void pages_open_with(
+    struct pages *pages, const struct harness *harness, const struct gmb_arena_params *wanted)
+{
+    struct gmb_options options = {.size = sizeof(options), .socket = harness->client_socket};
+    struct gmb_arena_params params = *wanted;
+
+    params.size = sizeof(params);
+    params.prefetch_bytes = 1;
+    params.label = "pages";
     memset(pages, 0, sizeof(*pages));
-    pages->page_bytes = page_bytes;
+    pages->page_bytes = params.page_bytes;
     need(gmb_connect(&options, &pages->session), "connect");
     need(gmb_arena_new(pages->session, &params, &pages->arena), "arena");
     driver_find(pages, "cuCtxSetCurrent", &pages->set_current);
     driver_find(pages, "cuMemcpyHtoD_v2", &pages->to_device);
     driver_find(pages, "cuMemcpyDtoH_v2", &pages->to_host);
-    need(pages->set_current(gmb_arena_context(pages->arena)), "context");
+    pages_use(pages);
     need(gmb_thread_start(pages->session), "thread");
 }
 

@@ -22,7 +22,12 @@ struct pages {
 
 void pages_open(struct pages *pages, const struct harness *harness, uint64_t page_bytes,
     uint64_t chunk_bytes, uint64_t max_bytes);
+/* The same with what else `params` says; its sizes are the arguments of pages_open(). */
+void pages_open_with(
+    struct pages *pages, const struct harness *harness, const struct gmb_arena_params *params);
 void pages_close(struct pages *pages);
+/* Makes this worker's device the calling thread's: for tests with more than one of them. */
+void pages_use(struct pages *pages);
 
 /* Allocates `count` more pages and writes each. */
 void pages_fill(struct pages *pages, uint32_t count);

@@ -293,6 +293,56 @@ START_TEST(a_chunk_is_forgotten_by_word_or_by_death)
 }
 END_TEST
 
+START_TEST(a_chunk_that_is_let_go_early_is_released_at_once)
+{
+    size_t exports;
+
+    open_with("ok");
+    mover_let_go(rig.control, 1, 5); /* nobody has it */
+    submit(0, MOVER_EVICT, 1);
+    submit(1, MOVER_EVICT, 2);
+    rig_wait(&rig, 2);
+    ck_assert_uint_eq(rig_stats(&rig).held_chunks, 2);
+    mover_let_go(rig.control, 1, 5);
+    mover_let_go(rig.control, 1, 5);
+    mover_let_go(rig.control, 2, 6); /* another generation of it */
+    while (rig_stats(&rig).held_chunks == 2)
+        rig_turn(&rig);
+    ck_assert_uint_eq(rig.forgotten_count, 0); /* nobody asked */
+    ck_assert(!mover_forget(rig.control, 1, 5));
+    /* Asked for while it is under way: it is told, once. */
+    mover_let_go(rig.control, 2, 5);
+    ck_assert(mover_forget(rig.control, 2, 5));
+    while (rig.forgotten_count == 0)
+        rig_turn(&rig);
+    ck_assert_uint_eq(rig.last_forgotten, 2);
+    /* A job may need it after all, before the word is out and after. */
+    submit(2, MOVER_EVICT, 3);
+    rig_wait(&rig, 3);
+    exports = rig.exports;
+    mover_let_go(rig.control, 3, 5);
+    submit(3, MOVER_RESTORE, 3);
+    rig_wait(&rig, 4);
+    ck_assert_int_eq(rig.results[3].error, 0);
+    ck_assert_uint_eq(rig.exports, exports + 1); /* it had gone */
+    ck_assert(mover_forget(rig.control, 3, 5));
+    while (rig.forgotten_count == 1)
+        rig_turn(&rig);
+    ck_assert_uint_eq(rig.last_forgotten, 3);
+    ck_assert_uint_eq(rig_stats(&rig).held_chunks, 0);
+    /* One whose mover dies meanwhile is gone with it. */
+    submit(4, MOVER_EVICT, 4);
+    rig_wait(&rig, 5);
+    mover_let_go(rig.control, 4, 5);
+    ck_assert_int_eq(kill(rig_stats(&rig).pid, SIGKILL), 0);
+    while (rig_stats(&rig).held_chunks > 0)
+        rig_turn(&rig);
+    ck_assert(!mover_forget(rig.control, 4, 5));
+    ck_assert_uint_eq(rig.forgotten_count, 2);
+    close_all();
+}
+END_TEST
+
 START_TEST(the_queue_is_bounded_and_empties)
 {
     struct mover_chunk chunk = {.number = 1, .bytes = CHUNK_BYTES};
@@ -410,9 +460,9 @@ int main(void)
         numbers_that_the_mover_refuses_are_not_tried_again,
         a_chunk_is_sent_once_and_again_when_the_mover_has_lost_it,
         a_chunk_that_is_gone_fails_its_job_alone, want_of_fds_is_waited_out,
-        a_chunk_is_forgotten_by_word_or_by_death, the_queue_is_bounded_and_empties,
-        numbers_out_of_bounds_are_refused_at_once, an_idle_mover_is_ended_and_its_memory_given_back,
-        what_is_left_at_the_end_is_told_so};
+        a_chunk_is_forgotten_by_word_or_by_death, a_chunk_that_is_let_go_early_is_released_at_once,
+        the_queue_is_bounded_and_empties, numbers_out_of_bounds_are_refused_at_once,
+        an_idle_mover_is_ended_and_its_memory_given_back, what_is_left_at_the_end_is_told_so};
     Suite *suite = suite_create("control");
     TCase *tcase = tcase_create("control");
     SRunner *runner;

@@ -3,6 +3,7 @@
  *
  *   tenant NAME used=SIZE [KEY=VALUE …]         priority weight min low high host ignores=1
  *   chunk NAME TENANT SIZE [KEY=VALUE …]        page=SIZE resident pinned recomputable idle=MS cost
+ *                                               here=MS
  *   plan SIZE [KEY=VALUE …]                     for=TENANT from=TENANT wanted=SIZE whole=1
  *                                               steps=N
  *   expect steps [CHUNK=REASON[*DROPPED] …]     all of them, in order; blanks of a reason as dashes
@@ -79,6 +80,7 @@ static void run_chunk(void)
         .pinned = (uint32_t) value_number(4, "pinned", 0),
         .recomputable = (uint32_t) value_number(4, "recomputable", 0),
         .idle_ns = value_number(4, "idle", 0) * MS,
+        .here_ns = value_number(4, "here", 3600000) * MS,
         .recompute_cost = (double) value_number(4, "cost", 0),
     };
     chunk_count++;

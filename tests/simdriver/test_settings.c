@@ -193,14 +193,10 @@ static void expect_visible(const char *visible, const char *devices)
 }
 
 static const char *const visible[][2] = {
-    {"2,0", "20"},
-    {"", ""},
-    {"4", ""},
-    {"1,9,2", "1"},
-    {"1,1", "1"},
-    {"-1", ""},
-    {"gpu-676d6273-696d-4000-8000-000000000003,0", "30"},
-    {"GPU-676d6273-696d-4000-8000-0000000000", ""},
+    {"2,0", "20"}, {"", ""}, {"4", ""}, {"1,9,2", "1"}, {"1,1", "1"}, {"-1", ""},
+    {"gpu-676d6276-696d-4000-8000-000000000003,0", "30"}, {"GPU-676d6275,GPU-676d6274-696d", "21"},
+    {"0,GPU-676d627,1", "0"},                            /* fits all */
+    {"2,MIG-676d6274-696d-4000-8000-000000000001", "2"}, /* it is none */
 };
 
 START_TEST(visible_devices_are_taken_in_their_order_up_to_the_first_wrong_one)

@@ -8,7 +8,7 @@ void model_arena_request(struct model *model, struct model_client *client)
 {
     static const uint32_t nonsense[] = {0, LIMIT_LEASE_CHUNKS + 1, UINT32_MAX};
     struct core_event event = {.type = CORE_EVENT_ARENA_REQUEST};
-    struct model_request *request = model_ask(model, client, 0, 0, &event);
+    struct model_request *request = model_ask(model, client, 0, 1, 0, &event);
     uint64_t id = event.request;
 
     if (!request)
@@ -45,34 +45,66 @@ static bool run_within(const struct model_lease *lease, uint32_t first, uint32_t
     return count > 0 && first < lease->max && count <= lease->max - first;
 }
 
-/* Indices that are filled or that a fill in flight will fill. */
-static uint64_t taken(const struct model_client *client, const struct model_lease *lease)
+/* Indices that are filled or that a fill in flight will fill, whoever of the holders asked. */
+static uint64_t taken(struct model *model, core_id id)
 {
-    uint64_t bits = lease->filled;
+    uint64_t bits = 0;
 
-    for (unsigned i = 0; i < MODEL_REQUESTS; i++) {
-        const struct model_request *request = &client->requests[i];
+    for (unsigned c = 0; c < MODEL_CLIENTS; c++) {
+        struct model_client *client = &model->clients[c];
+        const struct model_lease *lease = client->id != 0 ? model_lease_of(client, id) : NULL;
 
-        if (request->id != 0 && request->lease == lease->id)
-            bits |= model_run(request->first, request->count);
+        bits |= lease ? lease->filled : 0;
+        for (unsigned i = 0; lease && i < MODEL_REQUESTS; i++) {
+            const struct model_request *request = &client->requests[i];
+
+            if (request->id != 0 && request->lease == id && request->count > 0)
+                bits |= model_run(request->first, request->count);
+        }
     }
     return bits;
 }
 
-/* What the core has of an arena is what was granted and not returned. */
-static void compare(struct model *model, const struct model_lease *lease)
+static void compare_index(
+    struct model *model, const struct core_lease_view *view, uint32_t index, uint64_t holders)
 {
-    struct core_lease_view view;
     uint32_t chunk, generation;
 
-    if (!core_lease_get(model->core, lease->id, &view) || view.max_chunks != lease->max ||
-        view.chunks != (uint32_t) __builtin_popcountll(lease->filled))
-        model_fail(model, "an arena is not what it was made");
-    for (uint32_t i = 0; i < lease->max; i++) {
-        if (core_lease_chunk(model->core, lease->id, i, &chunk, &generation) !=
-            ((lease->filled >> i & 1) != 0))
-            model_fail(model, "index %u of an arena is not as it was left", i);
+    if (core_lease_chunk(model->core, view->id, index, &chunk, &generation) != (holders != 0))
+        model_fail(model, "index %u of an arena is not as it was left", index);
+    if (holders != 0 && model->chunks[chunk].holders != holders)
+        model_fail(model, "index %u of an arena is not with those who have it", index);
+}
+
+void model_arena_compare(struct model *model, core_id id)
+{
+    struct core_lease_view view = {0};
+    bool there = core_lease_get(model->core, id, &view);
+    uint64_t holders[INDICES] = {0};
+    uint32_t count = 0, filled = 0;
+
+    for (unsigned c = 0; c < MODEL_CLIENTS; c++) {
+        struct model_client *client = &model->clients[c];
+        const struct model_lease *lease = client->id != 0 ? model_lease_of(client, id) : NULL;
+
+        if (!lease)
+            continue;
+        count++;
+        if (lease->max != view.max_chunks || !core_holder_find(model->core, id, client->id))
+            model_fail(model, "an arena is not what it was made");
+        for (uint32_t i = 0; i < lease->max; i++)
+            holders[i] |= (lease->filled >> i & 1) != 0 ? model_bit(model, client) : 0;
     }
+    if (there && view.max_chunks == 0)
+        return; /* a workspace that somebody tried to attach to */
+    if (there != (count > 0) || view.holders != count)
+        model_fail(model, "an arena has %u holders and should have %u", view.holders, count);
+    for (uint32_t i = 0; i < view.max_chunks; i++) {
+        compare_index(model, &view, i, holders[i]);
+        filled += holders[i] != 0;
+    }
+    if (view.chunks != filled)
+        model_fail(model, "an arena miscounts its chunks");
 }
 
 void model_arena_fill(struct model *model, struct model_client *client)
@@ -94,19 +126,20 @@ void model_arena_fill(struct model *model, struct model_client *client)
     event.arena_fill.count = count;
     event.arena_fill.wait_ns = wait_ns;
     event.arena_fill.urgent = model_chance(model, 3);
-    if (!run_within(lease, first, count) || (taken(client, lease) & model_run(first, count)) != 0) {
+    if (!lease->open || !run_within(lease, first, count) ||
+        (taken(model, lease->id) & model_run(first, count)) != 0) {
         if (model_sync(model, client, &event))
             model_fail(model, "a fill that makes no sense was done");
         return;
     }
-    request = model_ask(model, client, lease->id, wait_ns, &event);
+    request = model_ask(model, client, lease->id, 0, wait_ns, &event);
     if (!request)
         return;
     request->device = lease->device;
     request->first = first;
     request->count = count;
     model_step(model, &event);
-    compare(model, lease);
+    model_arena_compare(model, event.arena_fill.lease);
 }
 
 static void return_run(struct model *model, struct model_client *client, struct model_lease *lease,
@@ -120,13 +153,13 @@ static void return_run(struct model *model, struct model_client *client, struct 
     event.arena_return.first = first;
     event.arena_return.count = count;
     for (uint32_t i = 0; done && i < count; i++)
-        model_let_go(model, lease, first + i);
+        model_let_go(model, client, lease, first + i);
     if (done)
         lease->filled &= ~run;
     if (model_sync(model, client, &event) != done)
         model_fail(model, "a run was returned that is not filled, or the other way round");
     model->returns += done;
-    compare(model, lease);
+    model_arena_compare(model, lease->id);
 }
 
 void model_arena_return(struct model *model, struct model_client *client)
@@ -184,5 +217,14 @@ void model_device_drain(struct model *model)
     model->drains++;
     event.device_drain.device = index;
     event.device_drain.undo = !d->draining;
+    model_step(model, &event);
+}
+
+void model_device_fail(struct model *model)
+{
+    struct core_event event = {.type = CORE_EVENT_DEVICE_FAIL};
+
+    event.device_fail.device = (uint32_t) model_below(model, MODEL_DEVICES);
+    model->devices[event.device_fail.device].failed = true;
     model_step(model, &event);
 }

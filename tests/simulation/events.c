@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 
-static uint64_t random_bytes(struct model *model)
+uint64_t model_bytes(struct model *model)
 {
     switch (model_below(model, 40)) {
     case 0:
@@ -63,19 +63,20 @@ static unsigned random_lease(struct model *model, const struct model_client *cli
     return MODEL_LEASES;
 }
 
-/* `fresh`: for a new lease, which needs a place of its own. */
-static unsigned free_request(const struct model_client *client, bool fresh)
+/* `fresh`: new leases, which need places of their own. */
+static unsigned free_request(const struct model_client *client, unsigned fresh)
 {
     unsigned news = 0, leases = 0, found = MODEL_REQUESTS;
 
     for (unsigned i = 0; i < MODEL_LEASES; i++)
         leases += client->leases[i].id != 0;
     for (unsigned i = 0; i < MODEL_REQUESTS; i++) {
-        news += client->requests[i].id != 0 && client->requests[i].lease == 0;
+        if (client->requests[i].id != 0 && client->requests[i].lease == 0)
+            news += MAX(client->requests[i].parts, 1u);
         if (client->requests[i].id == 0)
             found = i;
     }
-    return !fresh || leases + news < MODEL_LEASES ? found : MODEL_REQUESTS;
+    return fresh == 0 || leases + news + fresh <= MODEL_LEASES ? found : MODEL_REQUESTS;
 }
 
 static void event_connect(struct model *model, struct model_client *client)
@@ -95,9 +96,9 @@ static void event_connect(struct model *model, struct model_client *client)
 }
 
 struct model_request *model_ask(struct model *model, struct model_client *client, core_id lease,
-    uint64_t wait_ns, struct core_event *event)
+    unsigned leases, uint64_t wait_ns, struct core_event *event)
 {
-    unsigned place = free_request(client, lease == 0);
+    unsigned place = free_request(client, leases);
     uint64_t deadline_ns = model->now_ns + MIN(wait_ns, LIMIT_WAIT_NS);
 
     if (place == MODEL_REQUESTS || client->detached)
@@ -124,14 +125,14 @@ static void event_request(struct model *model, struct model_client *client)
 {
     struct core_event event = {.type = CORE_EVENT_LEASE_REQUEST};
     uint64_t wait_ns = model_wait(model);
-    struct model_request *request = model_ask(model, client, 0, wait_ns, &event);
+    struct model_request *request = model_ask(model, client, 0, 1, wait_ns, &event);
 
     if (!request)
         return;
     event.lease_request.device = (uint32_t) model_below(model, MODEL_DEVICES);
     if (model_chance(model, 100))
         event.lease_request.device = MODEL_DEVICES; /* there is none */
-    event.lease_request.bytes = random_bytes(model);
+    event.lease_request.bytes = model_bytes(model);
     event.lease_request.chunk_bytes = model_chunk_bytes(model);
     event.lease_request.wait_ns = wait_ns;
     request->device = event.lease_request.device;
@@ -158,35 +159,39 @@ static void event_grow(struct model *model, struct model_client *client)
     if (place == MODEL_LEASES || client->detached || model_grows(client, lease->id))
         return;
     event.lease_grow.lease = lease->id;
-    event.lease_grow.bytes = random_bytes(model);
+    event.lease_grow.bytes = model_bytes(model);
     event.lease_grow.wait_ns = wait_ns;
     if (lease->max > 0) {
         if (model_sync(model, client, &event))
             model_fail(model, "an arena grew");
         return;
     }
-    request = model_ask(model, client, lease->id, wait_ns, &event);
+    request = model_ask(model, client, lease->id, 0, wait_ns, &event);
     if (!request)
         return;
     request->device = lease->device;
     model_step(model, &event);
 }
 
-void model_let_go(struct model *model, const struct model_lease *lease, uint32_t index)
+void model_let_go(struct model *model, const struct model_client *client,
+    const struct model_lease *lease, uint32_t index)
 {
     uint32_t number, generation;
 
     if (!core_lease_chunk(model->core, lease->id, index, &number, &generation))
         model_fail(model, "a held chunk is not there");
-    model->chunks[number].holder = -1;
+    if ((model->chunks[number].holders & model_bit(model, client)) == 0)
+        model_fail(model, "a client lets go of a chunk that it hasn't got");
+    model->chunks[number].holders &= ~model_bit(model, client);
 }
 
 /* The chunks behind `keep` of a lease, or all of an arena. */
-static void let_go(struct model *model, struct model_lease *lease, uint32_t keep)
+static void let_go(struct model *model, const struct model_client *client,
+    struct model_lease *lease, uint32_t keep)
 {
     for (uint32_t i = keep; i < (lease->max > 0 ? lease->max : lease->chunks); i++) {
         if (lease->max == 0 || (lease->filled >> i & 1) != 0)
-            model_let_go(model, lease, i);
+            model_let_go(model, client, lease, i);
     }
     lease->chunks = keep;
     lease->filled = 0;
@@ -210,13 +215,13 @@ static void event_return(struct model *model, struct model_client *client)
         done =
             lease->max == 0 && keep > 0 && keep <= lease->chunks && !model_grows(client, lease->id);
         if (done)
-            let_go(model, lease, keep);
+            let_go(model, client, lease, keep);
     } else {
         event.type = CORE_EVENT_LEASE_RELEASE;
         event.lease_release.lease = lease->id;
         done = !model_grows(client, lease->id);
         if (done) {
-            let_go(model, lease, 0);
+            let_go(model, client, lease, 0);
             *lease = (struct model_lease){0};
         }
     }
@@ -250,19 +255,40 @@ static bool gone(const struct model *model, core_id id)
     return false;
 }
 
+/* What a process that died had may be anywhere. */
+static void forsake(struct model *model, const struct model_client *client)
+{
+    for (unsigned i = 0; i < MODEL_CHUNKS; i++) {
+        if ((model->chunks[i].holders & model_bit(model, client)) != 0)
+            model->chunks[i].forsaken = true;
+    }
+}
+
 static void event_die(struct model *model, struct model_client *client)
 {
     struct core_event event = {.type = CORE_EVENT_CLIENT_DEAD, .client = client->id};
+    struct model_client before;
 
+    forsake(model, client);
+    before = *client;
     for (unsigned i = 0; i < MODEL_LEASES; i++) {
         if (client->leases[i].id != 0)
-            let_go(model, &client->leases[i], 0);
+            let_go(model, client, &client->leases[i], 0);
+        client->leases[i] = (struct model_lease){0};
     }
     client->detached = true;
     memset(client->requests, 0, sizeof(client->requests));
     model_step(model, &event);
     if (!gone(model, event.client))
         model_fail(model, "a dead client is not gone");
+    for (unsigned i = 0; i < MODEL_LEASES; i++) {
+        struct core_lease_view view;
+
+        if (before.leases[i].id == 0 || before.leases[i].max == 0)
+            continue;
+        model->outlived += core_lease_get(model->core, before.leases[i].id, &view);
+        model_arena_compare(model, before.leases[i].id);
+    }
     *client = (struct model_client){0};
     model->deaths++;
 }
@@ -365,6 +391,8 @@ static void event_nonsense(struct model *model)
         event.restore_wait.waits = true;
     else if (event.type == CORE_EVENT_DEVICE_DRAIN)
         event.device_drain.device = MODEL_DEVICES + (uint32_t) model_below(model, 1000);
+    else if (event.type == CORE_EVENT_DEVICE_FAIL)
+        event.device_fail.device = MODEL_DEVICES + (uint32_t) model_below(model, 1000);
     else if (event.type == CORE_EVENT_MEMORY_OBSERVED)
         event.observed.device = MODEL_DEVICES + (uint32_t) model_below(model, 1000);
     else if (event.type >= CORE_EVENT_CHUNK_CREATED)
@@ -390,7 +418,7 @@ static void event_of_client(struct model *model)
         event_connect(model, client);
         return;
     }
-    kind = model_below(model, 56);
+    kind = model_below(model, 69);
     if (kind < 1)
         event_cancel(model, client);
     else if (kind < 2)
@@ -406,6 +434,12 @@ static void event_of_client(struct model *model)
     else if (kind < 37)
         model_arena_return(model, client);
     else if (kind < 41)
+        model_arena_attach(model, client);
+    else if (kind < 45)
+        model_arena_share(model, client);
+    else if (kind < 50)
+        model_gang_request(model, client);
+    else if (kind < 54)
         model_restore_wait(model, client);
     else
         event_request(model, client);
@@ -432,6 +466,8 @@ void model_event(struct model *model)
         event_nonsense(model);
     else if (kind < 45)
         model_device_drain(model);
+    else if (kind == 45 && model_chance(model, 200))
+        model_device_fail(model);
     else if (kind < 80)
         model_arena_reclaim(model);
     else if (kind < 500)
@@ -458,7 +494,7 @@ void model_init(struct model *model, uint64_t seed)
     if (core_new(&options, &model->core) < 0)
         model_fail(model, "no host memory");
     for (unsigned i = 0; i < MODEL_CHUNKS; i++)
-        model->chunks[i].tenant = model->chunks[i].holder = -1;
+        model->chunks[i].tenant = -1;
     for (unsigned i = 0; i < MODEL_DEVICES; i++) {
         struct core_event event = {.type = CORE_EVENT_DEVICE_ADD};
 
@@ -516,7 +552,8 @@ void model_end(struct model *model)
         struct core_device_view view;
         bool there = core_device_get(model->core, i, &view);
 
-        if (!there || view.free != view.total - view.reserve - view.clean || view.creating > 0)
+        if (!there || view.creating + view.leased + view.cached + view.releasing > 0 ||
+            (view.free != view.total - view.reserve - view.clean && !view.failed))
             model_fail(model, "device %u: the core has bytes left", i);
         if (model->devices[i].held != view.clean || model->devices[i].leaked != 0)
             model_fail(model, "device %u: memory is left behind", i);

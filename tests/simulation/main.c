@@ -25,8 +25,9 @@ static void require_coverage(const struct model *model)
     if (model->grants == 0 || model->refusals == 0 || model->timeouts == 0 || model->ooms == 0 ||
         model->leaks == 0 || model->deaths == 0 || model->changes == 0 ||
         model->orphaned_seen == 0 || model->fills == 0 || model->returns == 0 ||
-        model->reclaims == 0 || model->own_reclaims == 0 || model->drains == 0 ||
-        model->advices == 0)
+        model->reclaims == 0 || model->attached == 0 || model->shared == 0 ||
+        model->outlived == 0 || model->own_reclaims == 0 || model->drains == 0 ||
+        model->gangs == 0 || model->advices == 0)
         model_fail(model, "a run this long met too little");
     for (unsigned i = 0; i < PRESSURE_LEVEL_MAX; i++) {
         if (model->level_seen[i] == 0)
@@ -48,13 +49,15 @@ static uint64_t run(uint64_t seed, uint64_t events, bool quiet)
         (void) printf(
             "seed %llu: %llu events, %llu steps, %llu grants, %llu refusals (%llu timed "
             "out), %llu creates failed, %llu leaks, %llu deaths, %llu fills, %llu returns, "
-            "%llu wishes for memory, %llu levels, %llu advices; hash %016llx\n",
+            "%llu wishes for memory, %llu attached, %llu gangs, %llu levels, %llu advices; "
+            "hash %016llx\n",
             (unsigned long long) seed, (unsigned long long) model.events,
             (unsigned long long) model.steps, (unsigned long long) model.grants,
             (unsigned long long) model.refusals, (unsigned long long) model.timeouts,
             (unsigned long long) model.ooms, (unsigned long long) model.leaks,
             (unsigned long long) model.deaths, (unsigned long long) model.fills,
             (unsigned long long) model.returns, (unsigned long long) model.reclaims,
+            (unsigned long long) model.attached, (unsigned long long) model.gangs,
             (unsigned long long) model.levels, (unsigned long long) model.advices,
             (unsigned long long) model.hash);
     return model.hash;

@@ -131,7 +131,7 @@ static void answer_release(
             (struct model_leak){job->chunk.bytes, model->now_ns + model_below(model, time_ns)};
         model->leaks++;
     }
-    *chunk = (struct model_chunk){.tenant = -1, .holder = -1};
+    *chunk = (struct model_chunk){.tenant = -1};
     model_step(model, &event);
 }
 

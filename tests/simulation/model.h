@@ -7,6 +7,7 @@
  */
 #pragma once
 
+#include <assert.h>
 #include <stdio.h>
 
 #include "base/macro.h"
@@ -16,7 +17,7 @@
 #define MS UINT64_C(1000000)
 #define SEC UINT64_C(1000000000)
 
-#define MODEL_DEVICES 2
+#define MODEL_DEVICES 3
 #define MODEL_TENANTS 6
 #define MODEL_CLIENTS 48
 #define MODEL_LEASES 6   /* of one client */
@@ -36,7 +37,7 @@ struct model_device {
     size_t job_first, job_count;
     struct model_leak leaks[MODEL_LEAKS];
     size_t leak_count;
-    bool draining;
+    bool draining, failed;
     uint64_t wished_bytes; /* by RECLAIM, not answered yet */
     int wished_of;         /* tenant; -1: of anybody */
 };
@@ -45,17 +46,19 @@ struct model_chunk {
     bool created;
     uint32_t generation, device;
     uint64_t bytes;
-    int tenant; /* it was granted to; -1: to none yet */
-    int holder; /* client that holds it; -1: none */
-    bool leaky; /* somebody keeps an fd: its bytes come back late */
-    bool asked; /* create or release is with the shell */
+    int tenant;       /* it was granted to; -1: to none yet */
+    uint64_t holders; /* clients that have it, a bit each */
+    bool forsaken;    /* one of them died with it: nobody gets it any more */
+    bool leaky;       /* somebody keeps an fd: its bytes come back late */
+    bool asked;       /* create or release is with the shell */
 };
 
 struct model_lease {
     core_id id;
     uint32_t chunks, device;
     uint32_t max;    /* indices of an arena, at most 64; 0: no arena */
-    uint64_t filled; /* its indices, a bit each */
+    uint64_t filled; /* its indices whose chunks the client has, a bit each */
+    bool open;       /* an arena: what is filled comes to this client, too */
 };
 
 struct model_request {
@@ -63,6 +66,10 @@ struct model_request {
     core_id lease; /* that grows or is filled; 0: a new one */
     uint32_t device, max;
     uint32_t first, count; /* indices that are filled */
+    bool attach, share;    /* to the arena of another client; what is there already */
+    uint32_t parts;        /* of a gang; 0: none */
+    uint32_t devices[MODEL_DEVICES];
+    uint32_t seen; /* parts that were granted: all in one step */
 };
 
 struct model_client {
@@ -92,7 +99,7 @@ struct model {
     uint64_t seed, random;
     uint64_t events, steps, now_ns, hash;
     uint64_t grants, refusals, timeouts, ooms, leaks, deaths, changes, orphaned_seen;
-    uint64_t fills, returns, reclaims, own_reclaims, drains;
+    uint64_t fills, returns, attached, shared, outlived, reclaims, own_reclaims, drains, gangs;
     uint64_t core_ns; /* the core's time: that of a clock which went back is the latest before */
     uint64_t levels, advices, level_seen[PRESSURE_LEVEL_MAX];
     struct model_shown shown[MODEL_SHOWN][MODEL_DEVICES];
@@ -118,6 +125,8 @@ uint64_t model_random(struct model *model);
 uint64_t model_below(struct model *model, uint64_t bound);
 bool model_chance(struct model *model, uint64_t n);
 
+uint64_t model_bytes(struct model *model);
+
 void model_init(struct model *model, uint64_t seed);
 uint64_t model_free(const struct model *model, unsigned device);
 
@@ -139,23 +148,42 @@ static inline uint64_t model_run(uint32_t first, uint32_t count)
 /* Parts of random events that several kinds have in common. */
 uint64_t model_wait(struct model *model);
 uint64_t model_chunk_bytes(struct model *model);
-/* The client's next request, for a lease that it has or (0) a new one; its place is taken. NULL
- * when it has too many. */
+/* The client's next request, for a lease that it has or (0) `leases` new ones; its place is taken.
+ * NULL when it has too many. */
 struct model_request *model_ask(struct model *model, struct model_client *client, core_id lease,
-    uint64_t wait_ns, struct core_event *event);
+    unsigned leases, uint64_t wait_ns, struct core_event *event);
 bool model_grows(const struct model_client *client, core_id lease);
 /* What the client lets go of at an index, before the step, which may hand it on. */
-void model_let_go(struct model *model, const struct model_lease *lease, uint32_t index);
+void model_let_go(struct model *model, const struct model_client *client,
+    const struct model_lease *lease, uint32_t index);
 /* An event that is answered at once. True when it was done. */
 bool model_sync(struct model *model, struct model_client *client, struct core_event *event);
+
+static inline uint64_t model_bit(const struct model *model, const struct model_client *client)
+{
+    return UINT64_C(1) << (client - model->clients);
+}
+static_assert(MODEL_CLIENTS <= 64, "a bit for each client");
+
+/* What the client knows of a lease; NULL when it holds no part of it. */
+struct model_lease *model_lease_of(struct model_client *client, core_id lease);
+/* Leases on several devices at once. */
+void model_gang_request(struct model *model, struct model_client *client);
 
 /* Random events of arenas. */
 void model_arena_request(struct model *model, struct model_client *client);
 void model_arena_fill(struct model *model, struct model_client *client);
 void model_arena_return(struct model *model, struct model_client *client);
+/* What the core has of an arena is what was granted to its holders and not returned by all. */
+void model_arena_compare(struct model *model, core_id lease);
+/* A client attaches to an arena of another one, or is given what is there. */
+void model_arena_attach(struct model *model, struct model_client *client);
+void model_arena_share(struct model *model, struct model_client *client);
 /* What the shell does about wishes for memory: some chunks of arenas come back. */
 void model_arena_reclaim(struct model *model);
 void model_device_drain(struct model *model);
+/* Seldom: a device is out of service until the run ends. */
+void model_device_fail(struct model *model);
 
 void model_ladder(struct model *model, struct ladder *ladder);
 void model_restore_wait(struct model *model, struct model_client *client);

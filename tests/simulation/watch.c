@@ -31,7 +31,7 @@ static struct model_request *request_of(struct model_client *client, uint64_t id
     return NULL;
 }
 
-static struct model_lease *lease_of(struct model_client *client, core_id id)
+struct model_lease *model_lease_of(struct model_client *client, core_id id)
 {
     for (unsigned i = 0; i < MODEL_LEASES; i++) {
         if (client->leases[i].id == id)
@@ -40,8 +40,9 @@ static struct model_lease *lease_of(struct model_client *client, core_id id)
     return NULL;
 }
 
+/* `more`: to another holder of what is held already. */
 static void watch_granted_chunk(
-    struct model *model, struct model_client *client, core_id lease, uint32_t index)
+    struct model *model, struct model_client *client, core_id lease, uint32_t index, bool more)
 {
     uint32_t number, generation;
     struct model_chunk *chunk;
@@ -51,13 +52,36 @@ static void watch_granted_chunk(
     chunk = &model->chunks[number];
     if (!chunk->created || chunk->generation != generation)
         model_fail(model, "chunk %u is granted before it is made", number);
-    if (chunk->holder >= 0)
+    if ((chunk->holders != 0) != more || (chunk->holders & model_bit(model, client)) != 0)
         model_fail(model, "chunk %u is granted twice", number);
+    if (chunk->forsaken && !more)
+        model_fail(model, "chunk %u is granted though a process died with it", number);
     if (chunk->tenant >= 0 && chunk->tenant != client->tenant)
         model_fail(model, "chunk %u goes from one tenant to another", number);
     chunk->tenant = client->tenant;
-    chunk->holder = (int) (client - model->clients);
+    chunk->holders |= model_bit(model, client);
+    if (!core_holder_has(model->core, lease, client->id, index))
+        model_fail(model, "chunk %u was granted to a client that hasn't got it", number);
     chunk->leaky = !model->calm && model_chance(model, 40);
+}
+
+/* Every other client that takes part in the arena gets what is filled, too. */
+static void watch_others(
+    struct model *model, const struct model_client *filler, const struct core_action *action)
+{
+    for (unsigned i = 0; i < MODEL_CLIENTS; i++) {
+        struct model_client *client = &model->clients[i];
+        struct model_lease *lease = client->id != 0 && client != filler && !client->detached
+                                        ? model_lease_of(client, action->grant.lease)
+                                        : NULL;
+
+        if (!lease || !lease->open)
+            continue;
+        lease->filled |= model_run(action->grant.first, action->grant.count);
+        for (uint32_t k = 0; k < action->grant.count; k++)
+            watch_granted_chunk(model, client, lease->id, action->grant.first + k, true);
+        model->shared++;
+    }
 }
 
 /* A workspace grows at its end, an arena where it was asked for and nothing is. */
@@ -78,10 +102,10 @@ static void watch_place(struct model *model, const struct model_request *request
     if (count == 0)
         return;
     run = model_run(first, count);
+    model->fills += !request->share;
     if ((lease->filled & run) != 0)
         model_fail(model, "an index of an arena is filled twice");
     lease->filled |= run;
-    model->fills++;
 }
 
 /* A wish has somebody who wishes; whoever is to give itself is held back by its own limit. */
@@ -98,8 +122,8 @@ static void watch_reclaim(struct model *model, const struct core_action *action)
         model->core, action->reclaim.tenant, action->reclaim.device, &use);
     if (tenant.waiting == 0 && (!action->reclaim.own || use.overage == 0))
         model_fail(model, "tenant %s wishes for memory and needs none", tenant.name);
-    if (d->draining && !action->reclaim.own)
-        model_fail(model, "a device that is drained is to give memory to others");
+    if ((d->draining && !action->reclaim.own) || d->failed)
+        model_fail(model, "a device that is drained, or failed, is to give memory to others");
     d->wished_bytes = action->reclaim.bytes;
     d->wished_of = -1;
     for (int t = 0; action->reclaim.own && t < MODEL_TENANTS; t++) {
@@ -110,6 +134,11 @@ static void watch_reclaim(struct model *model, const struct core_action *action)
     model->own_reclaims += action->reclaim.own;
 }
 
+static bool device_closed(const struct model_device *device)
+{
+    return device->draining || device->failed;
+}
+
 static void watch_grant(struct model *model, const struct core_action *action)
 {
     struct model_client *client = client_of(model, action->client);
@@ -118,17 +147,30 @@ static void watch_grant(struct model *model, const struct core_action *action)
 
     if (!request || client->detached)
         model_fail(model, "a grant that nobody asked for");
-    lease = lease_of(client, request->lease); /* a free place for a new one */
+    lease = model_lease_of(
+        client, request->attach ? 0 : request->lease); /* a free place for a new one */
     if (!lease || (request->lease != 0 && request->lease != action->grant.lease))
         model_fail(model, "a grant for another lease");
-    if (request->device < MODEL_DEVICES && model->devices[request->device].draining)
-        model_fail(model, "a grant on a device that is drained");
+    if (action->grant.part != request->seen || action->grant.parts != MAX(request->parts, 1u))
+        model_fail(model, "a part of a gang out of turn");
+    if (request->parts > 0)
+        request->device = request->devices[request->seen++];
+    if (request->device < MODEL_DEVICES && device_closed(&model->devices[request->device]) &&
+        !request->attach)
+        model_fail(model, "a grant on a device that is drained, or failed");
     if (lease->id == 0)
-        *lease = (struct model_lease){
-            .id = action->grant.lease, .device = request->device, .max = request->max};
+        *lease = (struct model_lease){.id = action->grant.lease,
+            .device = request->device,
+            .max = request->max,
+            .open = !request->attach};
     watch_place(model, request, lease, action);
     for (uint32_t i = 0; i < action->grant.count; i++)
-        watch_granted_chunk(model, client, lease->id, action->grant.first + i);
+        watch_granted_chunk(model, client, lease->id, action->grant.first + i, request->share);
+    if (action->grant.count > 0 && lease->max > 0 && !request->share)
+        watch_others(model, client, action);
+    if (request->seen < request->parts)
+        return;
+    model->gangs += request->parts > 0;
     *request = (struct model_request){0};
     model->grants++;
 }
@@ -185,7 +227,6 @@ static void watch_create(struct model *model, const struct core_action *action)
         .device = action->chunk.device,
         .bytes = action->chunk.bytes,
         .tenant = -1,
-        .holder = -1,
         .asked = true};
     watch_job(model, action->chunk.device, action);
 }
@@ -196,8 +237,8 @@ static void watch_release(struct model *model, const struct core_action *action)
 
     if (!chunk->created || chunk->asked || chunk->generation != action->chunk.generation)
         model_fail(model, "chunk %u is released and isn't there", action->chunk.chunk);
-    if (chunk->holder >= 0)
-        model_fail(model, "chunk %u is released under its holder", action->chunk.chunk);
+    if (chunk->holders != 0)
+        model_fail(model, "chunk %u is released under its holders", action->chunk.chunk);
     chunk->asked = true;
     watch_job(model, action->chunk.device, action);
 }
@@ -254,6 +295,17 @@ static void watch_action(struct model *model, const struct core_action *action)
     }
 }
 
+/* What was granted of a gang was all of it. */
+static void watch_gangs(struct model *model)
+{
+    for (unsigned i = 0; i < MODEL_CLIENTS; i++) {
+        for (unsigned k = 0; k < MODEL_REQUESTS; k++) {
+            if (model->clients[i].requests[k].seen > 0)
+                model_fail(model, "a gang was granted in part");
+        }
+    }
+}
+
 /* A tenant is above MemoryMax only if that was set below its use. */
 static void watch_limits(struct model *model)
 {
@@ -291,7 +343,8 @@ static void watch_devices(struct model *model)
         struct core_device_view v;
         uint64_t charged;
 
-        if (!core_device_get(model->core, i, &v))
+        /* Nothing is asked of one that failed, so nothing is known of what came back there. */
+        if (!core_device_get(model->core, i, &v) || v.failed)
             continue;
         charged = v.leased + v.cached + v.clean + v.releasing + v.orphaned;
         if (v.reserve + v.creating + charged + v.unaccounted + v.free != v.total)
@@ -322,6 +375,7 @@ void model_step(struct model *model, const struct core_event *event)
         mix(model, (uint64_t) action->type << 32 ^ action->request);
         watch_action(model, action);
     }
+    watch_gangs(model);
     watch_limits(model);
     watch_devices(model);
 }

@@ -68,6 +68,26 @@ START_TEST(each_who_waits_asks_for_its_own_part)
 }
 END_TEST
 
+/* One plan for a tenant's whole queue, as far as the tenant may have it. */
+START_TEST(those_behind_the_first_are_asked_for_with_it)
+{
+    arena_start(16 * MIB);
+    (void) batch_arena(8);
+    (void) world_request(&world, chat, 0, 6 * MIB, 2 * MIB, 10 * SEC);
+    (void) world_request(&world, chat, 0, 2 * MIB, 2 * MIB, 10 * SEC);
+    (void) world_request(&world, chat, 0, 2 * MIB, 2 * MIB, 10 * SEC);
+    assert_reclaim(0, world.now_ns, 0, 6 * MIB, false);
+    world_pass(&world, 100 * MS);
+    assert_reclaim(1, world.now_ns, 0, 10 * MIB, false);
+    ck_assert_uint_eq(world.reclaims[1].wanted, 10 * MIB);
+    chat_limits()->max = 8 * MIB;
+    reconfigure();
+    world_pass(&world, 100 * MS);
+    assert_reclaim(2, world.now_ns, 0, 8 * MIB, false);
+    world_done(&world);
+}
+END_TEST
+
 START_TEST(who_may_not_wait_asks_for_nothing)
 {
     arena_start(16 * MIB);
@@ -261,6 +281,63 @@ START_TEST(what_is_above_a_lowered_limit_is_wished_for_before_growth)
 }
 END_TEST
 
+START_TEST(what_came_back_for_a_request_of_its_tenant_stays_for_it)
+{
+    core_id lease;
+    uint64_t request;
+    size_t creates, releases;
+
+    arena_start(16 * MIB);
+    lease = batch_arena(8);
+    request = world_request(&world, batch, 0, 6 * MIB, 2 * MIB, 100 * SEC);
+    assert_done(batch, world_return(&world, batch, lease, 0, 1));
+    creates = world.creates;
+    releases = world.releases;
+    world_pass(&world, 50 * SEC); /* five times what a returned chunk is kept for nobody */
+    ck_assert_uint_eq(world_use(&world, "batch", 0).cached, 2 * MIB);
+    assert_done(batch, world_return(&world, batch, lease, 3, 2));
+    assert_granted(batch, request);
+    ck_assert_uint_eq(world.creates, creates);
+    ck_assert_uint_eq(world.releases, releases);
+    /* Nobody waits for what comes now. */
+    assert_done(batch, world_return(&world, batch, lease, 1, 1));
+    world_pass(&world, 11 * SEC);
+    ck_assert_uint_eq(world_use(&world, "batch", 0).cached, 0);
+    world_done(&world);
+}
+END_TEST
+
+START_TEST(what_memory_low_protects_goes_when_a_wish_brought_nothing)
+{
+    core_id bulk, arena, lease;
+    uint64_t request, start_ns;
+
+    arena_start(16 * MIB);
+    batch_limits()->low = 6 * MIB;
+    (void) world_tenant(&world, "bulk");
+    reconfigure();
+    bulk = world_client(&world, "bulk");
+    lease = world_lease(&world, batch, 6 * MIB);
+    assert_done(batch, world_release(&world, batch, lease));
+    arena = arena_new(bulk, 5);
+    arena_fill(bulk, arena, 0, 5);
+    start_ns = world.now_ns;
+    request = world_request(&world, chat, 0, 4 * MIB, 2 * MIB, SEC);
+    assert_reclaim(0, start_ns, 0, 4 * MIB, false);
+    /* Something came of it: arenas are not through yet. */
+    assert_done(bulk, world_return(&world, bulk, arena, 0, 1));
+    world_pass(&world, 100 * MS);
+    assert_reclaim(1, start_ns + 100 * MS, 0, 2 * MIB, false);
+    ck_assert_uint_eq(world_use(&world, "batch", 0).cached, 6 * MIB);
+    world_pass(&world, 99 * MS);
+    assert_waits(chat, request);
+    world_pass(&world, 1 * MS);
+    assert_granted(chat, request);
+    ck_assert_uint_eq(world_use(&world, "batch", 0).cached, 4 * MIB);
+    world_done(&world);
+}
+END_TEST
+
 START_TEST(reclaim_can_be_turned_off)
 {
     struct core_options options = core_options_default;
@@ -372,14 +449,17 @@ START_TEST(a_drained_device_keeps_nothing_ready)
 END_TEST
 
 UNIT_MAIN("core_reclaim", who_waits_for_the_device_asks_for_what_is_missing,
-    each_who_waits_asks_for_its_own_part, who_may_not_wait_asks_for_nothing,
-    what_lies_ready_goes_before_anything_in_arenas, what_a_memory_min_keeps_ready_is_not_waited_for,
+    each_who_waits_asks_for_its_own_part, those_behind_the_first_are_asked_for_with_it,
+    who_may_not_wait_asks_for_nothing, what_lies_ready_goes_before_anything_in_arenas,
+    what_a_memory_min_keeps_ready_is_not_waited_for,
     whom_its_own_memory_max_holds_back_gives_itself,
     a_restore_goes_before_what_else_its_tenant_waits_for,
     a_restore_that_may_not_wait_is_not_refused_for_those_behind_it,
     use_above_a_lowered_limit_is_asked_back_until_it_is_gone,
     what_is_being_made_above_a_lowered_limit_is_asked_back_too,
-    what_is_above_a_lowered_limit_is_wished_for_before_growth, reclaim_can_be_turned_off,
+    what_is_above_a_lowered_limit_is_wished_for_before_growth,
+    what_came_back_for_a_request_of_its_tenant_stays_for_it,
+    what_memory_low_protects_goes_when_a_wish_brought_nothing, reclaim_can_be_turned_off,
     an_empty_configuration_takes_nothing_from_arenas,
     a_drained_device_refuses_who_waits_and_who_comes,
     a_drained_device_ends_what_is_being_made_there, a_drained_device_keeps_nothing_ready)

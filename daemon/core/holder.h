@@ -1,0 +1,29 @@
+/*
+ * Holders: the clients that have a lease, and which of its chunks each of them has.
+ *
+ * A chunk belongs to its lease as long as any holder has it. A holder lets go of it by returning it
+ * (its process has unmapped it), by letting go of the lease, or by being dead by pidfd; only when
+ * the last one has, the chunk is the broker's again. What a dead holder had is never given to
+ * another process, whoever returned it after that.
+ */
+#pragma once
+
+#include "daemon/core/types.h"
+
+/* The lease's first or next holder, which has nothing. NULL without host memory. */
+struct holder *holder_new(struct core *core, struct lease *lease, struct client *client);
+/* One that has nothing; it leaves the lease's and the client's lists. */
+void holder_free(struct core *core, struct holder *holder);
+/* The lease is ACTIVE: its client counts it. */
+void holder_enter(struct holder *holder);
+/* NULL when the client holds no part of the lease. */
+struct holder *holder_find(const struct lease *lease, const struct client *client);
+
+bool holder_has(const struct holder *holder, uint32_t index);
+/* It has a granted chunk from now on, which it hadn't. */
+void holder_give(struct holder *holder, uint32_t index);
+/* It has the chunk no longer, which it had. True when that was the last one. */
+bool holder_take(struct holder *holder, uint32_t index);
+
+void holder_attach_event(struct core *core, struct client *client, const struct core_event *event);
+void holder_share_event(struct core *core, struct client *client, const struct core_event *event);

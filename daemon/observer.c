@@ -1,0 +1,29 @@
+/* See observer.h. */
+#include "daemon/observer.h"
+
+#define TELL(observers, what, ...)                                                                 \
+    list_for_each(observer, observers, struct broker_observer, link)                               \
+    {                                                                                              \
+        if (observer->what != NULL)                                                                \
+            observer->what(__VA_ARGS__);                                                           \
+    }
+
+void observers_settled(const struct list *observers)
+{
+    TELL(observers, settled, observer)
+}
+
+void observers_refused(const struct list *observers, const struct broker_refusal *refusal)
+{
+    TELL(observers, refused, observer, refusal)
+}
+
+void observers_evicted(const struct list *observers, const struct broker_taking *taking)
+{
+    TELL(observers, evicted, observer, taking)
+}
+
+void observers_killed(const struct list *observers, const struct broker_taking *taking)
+{
+    TELL(observers, killed, observer, taking)
+}

@@ -1,0 +1,308 @@
+#!/usr/bin/env python3
+"""org.gmbd.Broker1 on a bus of the test's own, with a polkit that is a program of the tests: what a
+booted system can't show (a bus that stops, a polkit that says nothing), and what is shown everywhere.
+
+runs.py GMBD GMBCTL FAKE_POLKIT     prints TAP
+"""
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+
+NAME, ROOT, MANAGER = 'org.gmbd.Broker1', '/org/gmbd/Broker1', 'org.gmbd.Broker1.Manager'
+SECONDS = 30
+GMBD = GMBCTL = POLKIT = None
+
+BUS_CONFIG = '''<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
+ "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
+<busconfig>
+  <type>system</type>
+  <listen>unix:path={path}</listen>
+  <auth>EXTERNAL</auth>
+  <policy context="default">
+    <allow user="*"/>
+    <allow own="*"/>
+    <allow send_destination="*" eavesdrop="true"/>
+    <allow eavesdrop="true"/>
+  </policy>
+</busconfig>
+'''
+
+
+def wait_for(what, condition):
+    deadline = time.monotonic() + SECONDS
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise AssertionError(f'{what}: not within {SECONDS} s, last {value!r}')
+        time.sleep(0.02)
+
+
+def contains(text, part):
+    if part not in text:
+        raise AssertionError(f'{part!r} is not in {text!r}')
+
+
+class Node:
+    """A folder with a bus, a broker and a polkit that come and go."""
+
+    def __init__(self, folder):
+        self.folder, self.path = folder, f'{folder}/bus'
+        self.address = f'unix:path={self.path}'
+        self.children = []
+        os.chmod(folder, 0o755)
+        os.mkdir(f'{folder}/sim')
+        self.configure('[Tenant chat]\nUser=*\nPriority=700\n')
+        self.environment = {**os.environ, 'DBUS_SYSTEM_BUS_ADDRESS': self.address,
+                            'GMB_SIM_DIR': f'{folder}/sim', 'GMB_SIM_MEMORY': '256M'}
+
+    def configure(self, text):
+        with open(f'{self.folder}/gmbd.conf', 'w', encoding='ascii') as file:
+            file.write('[Broker]\nHostTier=0\n' + text)
+
+    def start(self, *argv, **options):
+        child = subprocess.Popen(argv, env=self.environment, stdin=subprocess.DEVNULL, **options)
+        self.children.append(child)
+        return child
+
+    def end(self):
+        for child in self.children:
+            if child.poll() is None:
+                child.send_signal(signal.SIGCONT)
+                child.kill()
+            child.wait()
+            for pipe in (child.stdout, child.stderr):
+                if pipe:
+                    pipe.close()
+
+    def bus(self):
+        with open(f'{self.folder}/bus.conf', 'w', encoding='ascii') as file:
+            file.write(BUS_CONFIG.format(path=self.path))
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.path)
+        child = self.start('dbus-daemon', f'--config-file={self.folder}/bus.conf', '--nofork')
+        wait_for('the bus', self.listening)
+        os.chmod(self.path, 0o777)
+        return child
+
+    def listening(self):
+        with socket.socket(socket.AF_UNIX) as probe:
+            return probe.connect_ex(self.path) == 0
+
+    def polkit(self, answer):
+        child = self.start(POLKIT, self.address, answer, stdout=subprocess.PIPE, text=True)
+        assert child.stdout.readline() == 'ready\n'
+        return child
+
+    def broker(self):
+        with open(f'{self.folder}/log', 'wb') as log:
+            child = self.start(
+                GMBD, '--gpu=sim', '--dbus=yes', '--config', f'{self.folder}/gmbd.conf',
+                '--client-socket', f'{self.folder}/client.sock', '--control-socket',
+                f'{self.folder}/control.sock', stderr=log)
+        wait_for('the broker', lambda: self.gmbctl('status'))
+        return child
+
+    def log(self):
+        with open(f'{self.folder}/log', encoding='utf-8') as file:
+            return file.read()
+
+    def gmbctl(self, *arguments):
+        done = subprocess.run([GMBCTL, '--socket', f'{self.folder}/control.sock', *arguments],
+                              capture_output=True, text=True, check=False)
+        return done.stdout if done.returncode == 0 else ''
+
+    def stranger(self):
+        """The start of a command line that isn't root's."""
+        if os.geteuid() != 0:
+            return []
+        return ['setpriv', '--reuid=65534', '--regid=65534', '--clear-groups']
+
+    def busctl(self, *arguments, stranger=False, patience=SECONDS):
+        argv = [*(self.stranger() if stranger else []), 'busctl', f'--address={self.address}',
+                '--json=short', f'--timeout={patience}', '--', *arguments]
+        done = subprocess.run(argv, capture_output=True, text=True, check=False,
+                              timeout=2 * SECONDS)
+        return done.stderr if done.returncode != 0 else json.loads(done.stdout or 'null')
+
+    def named(self):
+        return self.busctl('call', 'org.freedesktop.DBus', '/org/freedesktop/DBus',
+                           'org.freedesktop.DBus', 'NameHasOwner', 's', NAME)['data'][0]
+
+    def get(self, name):
+        return self.busctl('get-property', NAME, ROOT, MANAGER, name)['data']
+
+    def reload(self, stranger=False, patience=SECONDS):
+        return self.busctl('call', NAME, ROOT, MANAGER, 'Reload', stranger=stranger,
+                           patience=patience)
+
+
+def test_a_bus_that_comes_later_is_found(node):
+    node.broker()
+    contains(node.log(), 'no system bus')
+    node.bus()
+    wait_for('the name', node.named)
+    assert node.get('Driver') == 'sim'
+
+
+def test_a_bus_that_was_killed_is_found_again(node):
+    bus = node.bus()
+    broker = node.broker()
+    wait_for('the name', node.named)
+    bus.kill()
+    bus.wait()
+    wait_for('the loss', lambda: 'the system bus is gone' in node.log())
+    assert node.gmbctl('status')
+    node.bus()
+    wait_for('the name', node.named)
+    assert broker.poll() is None
+
+
+def test_a_name_that_is_taken_is_left_to_its_owner(node):
+    node.bus()
+    node.broker()
+    wait_for('the name', node.named)
+    first = node.get('Version')
+    other = Node(tempfile.mkdtemp(dir=node.folder))
+    other.address = node.address
+    other.environment['DBUS_SYSTEM_BUS_ADDRESS'] = node.address
+    try:
+        other.broker()
+        wait_for('the refusal', lambda: "is somebody else's" in other.log())
+        assert other.gmbctl('status')
+        assert node.get('Version') == first
+    finally:
+        other.end()
+
+
+def test_a_bus_that_stops_holds_up_nobody(node):
+    bus = node.bus()
+    node.broker()
+    wait_for('the name', node.named)
+    bus.send_signal(signal.SIGSTOP)
+    for priority in range(1, 20):
+        contains(node.gmbctl('set', 'chat', f'Priority={priority}'), 'chat')
+    bus.send_signal(signal.SIGCONT)
+    wait_for('the latest value', lambda: node.busctl(
+        'get-property', NAME, f'{ROOT}/tenant/chat', 'org.gmbd.Broker1.Tenant', 'Priority')
+        == {'type': 'u', 'data': 19})
+
+
+def test_a_bus_that_does_not_read_is_given_up(node):
+    def tenants(priority):
+        node.configure(''.join(f'[Tenant t{i}]\nUser={100000 + i}\nPriority={priority}\n'
+                               for i in range(1000)))
+        assert node.gmbctl('reload')
+
+    bus = node.bus()
+    node.broker()
+    wait_for('the name', node.named)
+    tenants(500)
+    bus.send_signal(signal.SIGSTOP)
+    # Each change of all tenants is a thousand signals, told once in half a second.
+    priorities = iter(range(1, 1000))
+    wait_for('the end of patience', lambda: tenants(next(priorities)) or
+             "the system bus doesn't read" in node.log())
+    assert node.gmbctl('status')
+    bus.send_signal(signal.SIGCONT)
+    # The bus has yet to see that the first connection is gone.
+    wait_for('the values', lambda: node.busctl('get-property', NAME, ROOT, MANAGER, 'Tenants') in
+             ({'type': 'u', 'data': count} for count in (1000, 1001)))
+
+
+def test_polkit_is_asked_for_the_action_and_its_yes_counts(node):
+    node.bus()
+    node.broker()
+    polkit = node.polkit('yes')
+    wait_for('the name', node.named)
+    assert node.reload(stranger=True)['data'][1] == 1
+    # busctl allows interaction.
+    contains(polkit.stdout.readline(), 'system-bus-name org.gmbd.broker1.reload 1')
+    contains(node.log(), f'configuration reloaded by uid {os.geteuid() or 65534}')
+
+
+def refused_by(node, answer, part):
+    node.bus()
+    node.broker()
+    node.polkit(answer)
+    wait_for('the name', node.named)
+    contains(node.reload(stranger=True), part)
+    assert 'configuration reloaded' not in node.log()
+
+
+def test_polkits_no_counts(node):
+    refused_by(node, 'no', 'Access denied')
+
+
+def test_a_challenge_that_nobody_can_meet_is_a_refusal(node):
+    refused_by(node, 'challenge', 'nteractive authentication required')
+
+
+def test_an_answer_of_another_shape_is_a_refusal(node):
+    refused_by(node, 'wrong', 'Access denied')
+
+
+def test_without_polkit_others_than_root_are_refused(node):
+    node.bus()
+    node.broker()
+    wait_for('the name', node.named)
+    contains(node.reload(stranger=True), 'Access denied')
+    contains(node.log(), "polkit can't be asked about uid")
+    if os.geteuid() == 0:
+        assert node.reload()['data'][1] == 1
+
+
+def test_a_polkit_that_says_nothing_holds_up_its_askers_alone(node):
+    node.bus()
+    node.broker()
+    node.polkit('silent')
+    wait_for('the name', node.named)
+    asking = [node.start(*node.stranger(), 'busctl', f'--address={node.address}', 'call', NAME,
+                         ROOT, MANAGER, 'Reload', stderr=subprocess.PIPE, text=True)
+              for _i in range(20)]
+    # Those beyond the bound of one user are turned away at once.
+    wait_for('the bound', lambda: sum(each.poll() is None for each in asking) == 16)
+    for each in asking:
+        if each.poll() is not None:
+            contains(each.stderr.read(), 'too many calls of this user wait for polkit')
+    assert node.gmbctl('status')
+    if os.geteuid() == 0:
+        assert node.reload()['data'][1] == 1
+
+
+def main():
+    global GMBD, GMBCTL, POLKIT # pylint: disable=global-statement
+    GMBD, GMBCTL, POLKIT = sys.argv[1:4]
+    for tool in ('dbus-daemon', 'busctl', 'setpriv'):
+        if shutil.which(tool) is None:
+            print(f'1..0 # SKIP {tool} is missing')
+            return 0
+    cases = [(name, case) for name, case in globals().items() if name.startswith('test_')]
+    print(f'1..{len(cases)}')
+    for number, (name, case) in enumerate(cases, 1):
+        with tempfile.TemporaryDirectory(prefix='gmbd-bus-') as folder:
+            node = Node(folder)
+            try:
+                case(node)
+                print(f'ok {number} - {name}', flush=True)
+            except Exception: # pylint: disable=broad-except
+                print(f'not ok {number} - {name}', flush=True)
+                print(traceback.format_exc(), file=sys.stderr)
+                if os.path.exists(f'{folder}/log'):
+                    print(node.log()[-3000:], file=sys.stderr)
+            finally:
+                node.end()
+    return 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
