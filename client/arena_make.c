@@ -86,7 +86,8 @@ static int geometry_read(const struct gmb_arena_params *params, const struct dev
             "a chunk must be a multiple of page_bytes and of %llu, at most %llu",
             (unsigned long long) granule, (unsigned long long) LIMIT_CHUNK_BYTES);
     if (!round_up(params->max_bytes, chunk, &max_bytes) || max_bytes / chunk > ARENA_CHUNKS_MAX ||
-        arena_table_layout(params->page_bytes, chunk, (uint32_t) (max_bytes / chunk), &ignored) < 0)
+        arena_table_layout(params->page_bytes, chunk, (uint32_t) (max_bytes / chunk), 0, &ignored) <
+            0)
         return outcome_set(outcome, GMB_E_INVALID,
             "an arena has at most %u chunks, %u pages in each and %u together", ARENA_CHUNKS_MAX,
             ARENA_PAGES_PER_CHUNK_MAX, ARENA_PAGES_MAX);

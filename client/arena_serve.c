@@ -74,7 +74,7 @@ static bool chunk_leaves(const struct gmb_arena *arena, uint32_t chunk)
     if (arena->local[chunk] == ARENA_LOCAL_RECALLED)
         return arena_table_chunk_vacant(table, chunk) == ARENA_VACANT;
     return arena->local[chunk] == ARENA_LOCAL_MAPPED &&
-           arena_chunk_state(table, chunk) == ARENA_CHUNK_RETURNING;
+           arena_chunk_state(table, chunk) == ARENA_CHUNK_VACANT;
 }
 
 /* Unmaps one run; with the lock, which it gives up. */

@@ -58,8 +58,8 @@ static bool layout_read(const Gmb__ArenaRequest *body, uint64_t granularity,
         chunk_bytes % granularity != 0 || chunk_bytes > LIMIT_CHUNK_BYTES ||
         !round_up(body->max_bytes, chunk_bytes, &bytes) ||
         bytes / chunk_bytes > LIMIT_LEASE_CHUNKS ||
-        arena_table_layout(body->page_bytes, chunk_bytes, (uint32_t) (bytes / chunk_bytes), ret) <
-            0) {
+        arena_table_layout(
+            body->page_bytes, chunk_bytes, (uint32_t) (bytes / chunk_bytes), 0, ret) < 0) {
         (void) snprintf(reason, LIMIT_TEXT_BYTES,
             "no arena has pages of %llu in chunks of %llu up to %llu bytes",
             (unsigned long long) body->page_bytes, (unsigned long long) body->chunk_bytes,

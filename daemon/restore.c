@@ -260,7 +260,9 @@ static void chunk_put_off(struct hosting *hosting, struct arena_chunk *chunk)
 {
     const struct arena_table_chunk *shared = &chunk->arena->table.chunks[chunk->index];
 
-    if (__atomic_load_n(&shared->state, __ATOMIC_SEQ_CST) == ARENA_CHUNK_RETURNING) {
+    uint32_t state = __atomic_load_n(&shared->state, __ATOMIC_SEQ_CST);
+
+    if (state == ARENA_CHUNK_RETURNING || state == ARENA_CHUNK_VACANT) {
         hosting_at(hosting, clock_now(hosting->broker->clock) + RETURNING_PAUSE_NS);
         return;
     }

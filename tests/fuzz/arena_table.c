@@ -152,8 +152,8 @@ static void world_begin(
     list_init(&world->broker.observers);
     list_init(&world->client.arenas);
     FUZZ_CHECK(tsearch(&world->client, &world->broker.clients, id_compare) != NULL);
-    FUZZ_CHECK(arena_table_layout(
-                   PAGE_BYTES, (uint64_t) PAGE_BYTES * pages_per_chunk, max_chunks, &layout) == 0);
+    FUZZ_CHECK(arena_table_layout(PAGE_BYTES, (uint64_t) PAGE_BYTES * pages_per_chunk, max_chunks,
+                   0, &layout) == 0);
     FUZZ_CHECK(arena_new(&world->client, 0, &layout, 0, &world->arena) == 0);
     world->client.arena_chunks = max_chunks;
     list_append(&world->client.arenas, &world->arena->client_link);
