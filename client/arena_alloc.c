@@ -350,16 +350,17 @@ static bool chunk_whole(const struct arena_table *table, uint32_t chunk)
  * pinned and freed together: spread over chunks that others share, each batch would keep more
  * memory than it needs from being evicted.
  */
-static size_t whole_take(const struct arena_pool *pool, unsigned own, size_t n, uint32_t *ret_pages)
+static size_t whole_take(
+    const struct arena_pool *pool, unsigned own, size_t n, uint32_t *ret_pages, uint32_t now)
 {
     const struct arena_table *table = &pool->table;
     uint32_t top = arena_pool_top(pool), per_chunk = table->layout.pages_per_chunk, word = 0;
     size_t taken = 0;
 
     for (uint32_t chunk = 0; chunk < top && n - taken >= per_chunk; chunk++) {
-        if (arena_chunk_state(table, chunk) == ARENA_CHUNK_LIVE && chunk_whole(table, chunk) &&
+        if (chunk_usable(table, chunk) && chunk_whole(table, chunk) &&
             !slot_taken(pool, own, chunk))
-            taken += chunk_take(table, chunk, &word, per_chunk, ret_pages + taken);
+            taken += chunk_claim(table, chunk, &word, per_chunk, ret_pages + taken, now);
     }
     return taken;
 }
@@ -370,7 +371,7 @@ static enum arena_op pages_alloc_any(
     const struct arena_table *table = &pool->table;
     uint32_t chunk = __atomic_load_n(&pool->slots[own].chunk, __ATOMIC_RELAXED);
     uint32_t *word = &pool->slots[own].word;
-    size_t taken = whole_take(pool, own, n, ret_pages);
+    size_t taken = whole_take(pool, own, n, ret_pages, now);
 
     while (taken < n) {
         if (chunk != NO_CHUNK)

@@ -3,8 +3,8 @@
  *
  * The word of a page says which holders have pinned and referenced it, a bit each; how often, each
  * holder counts in memory of its own, which nobody else sees. A bit is set before the first count
- * and cleared after the last, each by one compare-and-swap: so that whenever a process dies, what it
- * had are its bits and nothing else, and no other holder's can go with them. One who counts more
+ * and cleared after the last, each by one compare-and-swap: so that whenever a process dies, what
+ * it had are its bits and nothing else, and no other holder's can go with them. One who counts more
  * than one touches its own counts alone.
  *
  * A thread that takes a count from none or to none marks it BUSY meanwhile; others of the same

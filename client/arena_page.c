@@ -1,6 +1,6 @@
 /*
- * One compare-and-swap for each page, of the process's own counts where the arena is shared. What a batch has done is undone when a later page of it
- * refuses.
+ * One compare-and-swap for each page, of the process's own counts where the arena is shared. What a
+ * batch has done is undone when a later page of it refuses.
  *
  * The last reference is dropped in one step by a call for one page. A batch can't: a page that is
  * free may be somebody else's at once and can't be taken back. It drops all references first, down

@@ -108,7 +108,7 @@ void request_conclude_consume(
         gang_conclude_consume(session, request, NULL, &ret->outcome);
         return;
     }
-    if (request->kind == REQUEST_ARENA && request->arena_id != 0) {
+    if (request_makes_arena(request) && request->arena_id != 0) {
         arena_give_back_consume(session, request);
         return;
     }

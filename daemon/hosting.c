@@ -5,7 +5,7 @@
 #include <event2/event.h>
 
 #include "base/log.h"
-#include "daemon/arena.h"
+#include "daemon/arena_holder.h"
 #include "daemon/arena_message.h"
 #include "daemon/broker.h"
 #include "daemon/evict.h"
@@ -64,6 +64,7 @@ static void on_turn(evutil_socket_t fd, short what, void *data)
     (void) what;
     hosting->due_ns = CLOCK_NEVER;
     held_resume(hosting);
+    arena_forget_turn(hosting);
     reclaim_turn(hosting);
     evict_turn(hosting);
     recall_turn(hosting);
@@ -143,6 +144,7 @@ int hosting_new(struct broker *broker, uint32_t device, uint64_t tier_bytes, str
     list_init(&hosting->unsent);
     list_init(&hosting->recalled);
     list_init(&hosting->wanting);
+    list_init(&hosting->departed);
     hosting->turn = event_new(broker->base, -1, 0, on_turn, hosting);
     r = reclaim_init(&hosting->reclaim);
     if (hosting->turn == NULL)

@@ -218,14 +218,16 @@ enum arena_vacancy {
     ARENA_VACANCY_MAX
 };
 
-/* What a chunk that is CLOSED, RETURNING or VACANT holds; its state was set before, in this thread's order.
+/*
+ * What a chunk that is CLOSED, RETURNING or VACANT holds; its state was set before, in this
+ * thread's order.
  */
 enum arena_vacancy arena_table_chunk_vacant(const struct arena_table *table, uint32_t chunk);
 
 /*
- * Of a shared arena: the holders in the set (a bit each, the index among them) are gone. What they had of the page is no
- * longer counted, and it is FREE if nobody else has a reference; a FREE page whose token is lost
- * gets it back. May be done at any time, and again.
+ * Of a shared arena: the holders in the set (a bit each, the index among them) are gone. What they
+ * had of the page is no longer counted, and it is FREE if nobody else has a reference; a FREE page
+ * whose token is lost gets it back. May be done at any time, and again.
  */
 void arena_table_page_forget(const struct arena_table *table, uint32_t page, uint32_t holders);
 
