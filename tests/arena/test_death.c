@@ -20,7 +20,7 @@
 #define PER_CHUNK 24u
 #define PAGES (CHUNKS * PER_CHUNK)
 #define HELD 8u
-#define DEATHS 60u
+#define DEATHS 24u
 #define LIFE_NS (3 * NSEC_PER_MSEC)
 #define PATIENCE_NS (60 * NSEC_PER_SEC)
 
