@@ -226,7 +226,8 @@ int mover_control_new(struct event_base *base, const struct clock *clock, struct
         control->options.user = mover_options_default.user;
     control->handler = *handler;
     control->process = MOVER_PROCESS_NONE;
-    control->deadline_ns = control->idle_at_ns = control->trim_at_ns = CLOCK_NEVER;
+    control->deadline_ns = control->idle_at_ns = CLOCK_NEVER;
+    control->trim_at_ns = control->look_ns = CLOCK_NEVER;
     mover_holdings_init(&control->holdings);
     list_init(&control->gone);
     list_init(&control->urgent);

@@ -72,6 +72,7 @@ struct mover_job {
  *   0        done; look at `damaged` of each copy after a RESTORE
  *   -ESTALE  a chunk is gone: it was forgotten, or can't be exported any more
  *   -EIO     given up: the driver failed or movers died on it; `text` says what was last seen
+ *   -EAGAIN  no mover could be started, again and again: the job itself is not known to be bad
  *   -EINVAL  the mover refused the numbers
  *   -ECANCELED the control is being freed
  * Everything else is as it was submitted, with the results filled in. Borrowed for the call.

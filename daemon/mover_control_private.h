@@ -44,6 +44,7 @@ struct mover_control {
     uint64_t start_at_ns;   /* not before */
     uint64_t hold_until_ns; /* no suspect is sent before */
     uint64_t deadline_ns;   /* of what the state waits for */
+    uint64_t look_ns;       /* whether it is stopped; CLOCK_NEVER: nothing is expected of it */
     uint64_t idle_at_ns;    /* when the mover is ended if nothing comes */
     bool keep;              /* also without work … */
     bool dismissed;         /* … and no longer: it ends with the work that is left */

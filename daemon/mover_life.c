@@ -18,6 +18,9 @@
 #define END_NS NSEC_PER_SEC
 /* Slabs given back to the kernel before others get their turn on the loop. */
 #define TRIM_SLABS 2
+/* While something is expected of it: one that is stopped makes no progress, and needs not be given
+ * the time that a slow one gets. */
+#define LOOK_NS NSEC_PER_SEC
 /* One that dies without work is replaced without hurry, and costs those with work nothing. */
 #define KEEP_PAUSE_NS NSEC_PER_SEC
 
@@ -88,7 +91,7 @@ static void start_failed(struct mover_control *control)
 {
     backoff_add(control);
     if (++control->failed_starts >= MOVER_ATTEMPTS)
-        dispatch_give_up(control, -EIO, control->last_text);
+        dispatch_give_up(control, -EAGAIN, control->last_text);
 }
 
 /* When a mover is to be started; CLOCK_NEVER while none is wanted. */
@@ -169,7 +172,7 @@ static void died(struct mover_control *control)
         backoff_add(control);
     control->keep_at_ns = add_saturate(control_now(control), KEEP_PAUSE_NS);
     if (control->failed_starts >= MOVER_ATTEMPTS)
-        dispatch_give_up(control, -EIO, control->last_text);
+        dispatch_give_up(control, -EAGAIN, control->last_text);
     control->last_text[0] = '\0';
 }
 
@@ -227,6 +230,22 @@ static void deadline_passed(struct mover_control *control)
     }
 }
 
+/* Whether it is stopped, once in a while. */
+static void look(struct mover_control *control, uint64_t now)
+{
+    bool expected = control->state == MOVER_STATE_STARTING ||
+                    (control->state == MOVER_STATE_READY && control->in_flight > 0);
+
+    if (!expected) {
+        control->look_ns = CLOCK_NEVER;
+        return;
+    }
+    if (now >= control->look_ns && mover_process_stopped(&control->process))
+        life_fail(control, "it is stopped");
+    if (now >= control->look_ns || control->look_ns == CLOCK_NEVER)
+        control->look_ns = add_saturate(now, LOOK_NS);
+}
+
 uint64_t life_tick(struct mover_control *control)
 {
     uint64_t now = control_now(control), next = CLOCK_NEVER;
@@ -234,6 +253,7 @@ uint64_t life_tick(struct mover_control *control)
 
     if (now >= control->deadline_ns)
         deadline_passed(control);
+    look(control, now);
     if (!idle || control->keep)
         control->idle_at_ns = add_saturate(now, control->options.idle_ns);
     else if (control->dismissed || now >= control->idle_at_ns)
@@ -248,5 +268,6 @@ uint64_t life_tick(struct mover_control *control)
     if (control->state == MOVER_STATE_READY && control->in_flight == 0 &&
         !list_empty(&control->suspects))
         next = MIN(next, control->hold_until_ns);
+    next = MIN(next, control->look_ns);
     return MIN(next, control->deadline_ns);
 }

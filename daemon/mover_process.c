@@ -194,6 +194,15 @@ bool mover_process_reap(struct mover_process *process)
     return process_wait(process, WNOHANG);
 }
 
+bool mover_process_stopped(const struct mover_process *process)
+{
+    siginfo_t info = {0};
+
+    return process->pid > 0 &&
+           waitid(P_PID, (id_t) process->pid, &info, WSTOPPED | WNOHANG | WNOWAIT) == 0 &&
+           info.si_pid == process->pid;
+}
+
 void mover_process_forget(struct mover_process *process)
 {
     close_fd(&process->pidfd);

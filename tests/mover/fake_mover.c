@@ -10,6 +10,8 @@
  *   dead-job      ends at the first job
  *   dead-reply    ends after the first answer
  *   mute          never answers a job
+ *   stopped       stops at the first job
+ *   stopped-hello stops when it is greeted
  *   garbage       answers with what is no frame
  *   unasked       answers a job that nobody gave it
  *   twice         answers each job twice
@@ -129,6 +131,8 @@ static void job_take(const Gmb__MoverJob *job)
         exit(77);
     if (is("mute"))
         return;
+    if (is("stopped"))
+        (void) raise(SIGSTOP);
     if (is("garbage")) {
         (void) send(conn_fd(conn), "\xff\xff\xff", 3, MSG_NOSIGNAL);
         return;
@@ -161,6 +165,8 @@ static void message_take(const Gmb__MoverMessage *message, const struct fdset *f
         exit(76);
     if (is("mute-hello"))
         return;
+    if (is("stopped-hello"))
+        (void) raise(SIGSTOP);
     gmb__mover_message__init(&answer);
     gmb__mover_ready__init(&ready);
     answer.body_case = GMB__MOVER_MESSAGE__BODY_READY;

@@ -146,6 +146,24 @@ START_TEST(a_bad_mover_is_replaced_and_its_work_done)
 }
 END_TEST
 
+/* However long a slow one may take. */
+START_TEST(a_stopped_mover_is_replaced)
+{
+    const struct rig fresh = {.options = {0}};
+
+    rig = fresh;
+    rig.options = mover_options_default;
+    rig.options.driver = "sim";
+    rig.options.hello_ns = rig.options.progress_ns = 3600 * NSEC_PER_SEC;
+    open_with(_i == 0 ? "stopped,ok" : "stopped-hello,ok");
+    submit(0, MOVER_EVICT, 1);
+    rig_wait(&rig, 1);
+    ck_assert_int_eq(rig.results[0].error, 0);
+    ck_assert_uint_eq(rig_stats(&rig).deaths, 1);
+    close_all();
+}
+END_TEST
+
 START_TEST(a_job_that_kills_every_mover_fails_alone)
 {
     open_with("poison");
@@ -170,8 +188,8 @@ START_TEST(a_mover_that_cannot_start_fails_what_waits)
     submit(0, MOVER_EVICT, 1);
     submit(1, MOVER_RESTORE, 1);
     rig_wait(&rig, 2);
-    ck_assert_int_eq(rig.results[0].error, -EIO);
-    ck_assert_int_eq(rig.results[1].error, -EIO);
+    ck_assert_int_eq(rig.results[0].error, -EAGAIN);
+    ck_assert_int_eq(rig.results[1].error, -EAGAIN);
     ck_assert_uint_eq(incarnations(), MOVER_ATTEMPTS);
     close_all();
 }
@@ -185,7 +203,7 @@ START_TEST(a_program_that_is_not_there_fails_what_waits)
     rig_open(&rig, UINT64_C(64) << 20, uuid, "/nonexistent/gmbd-mover");
     submit(0, MOVER_EVICT, 1);
     rig_wait(&rig, 1);
-    ck_assert_int_eq(rig.results[0].error, -EIO);
+    ck_assert_int_eq(rig.results[0].error, -EAGAIN);
     ck_assert_uint_eq(rig_stats(&rig).starts, 0);
     rig_close(&rig);
 }
@@ -473,6 +491,7 @@ int main(void)
         tcase_add_test(tcase, tests[i]);
     tcase_add_loop_test(
         tcase, a_bad_mover_is_replaced_and_its_work_done, 0, (int) ARRAY_SIZE(survived));
+    tcase_add_loop_test(tcase, a_stopped_mover_is_replaced, 0, 2);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);
