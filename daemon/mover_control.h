@@ -90,6 +90,8 @@ struct mover_handler {
     int (*chunk_export)(void *data, uint32_t number, uint32_t generation, int *ret_fd);
     /* Once for each job that mover_submit() took. */
     void (*job_done)(void *data, const struct mover_result *result);
+    /* Device memory that is to be kept for a mover that isn't there, whenever that changes. */
+    void (*memory_wanted)(void *data, uint64_t bytes);
     /* The mover no longer holds the chunk: once for each mover_forget() that returned true. */
     void (*chunk_forgotten)(void *data, uint32_t number, uint32_t generation);
 };

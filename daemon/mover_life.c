@@ -14,6 +14,10 @@
 #include "base/log.h"
 #include "daemon/mover_control_private.h"
 
+/* Kept for one that found no memory for its context, and for one that found that too little:
+ * contexts of real devices take 100 to 600 MiB. */
+#define STARVED_BYTES (UINT64_C(512) << 20)
+#define STARVED_MOST (UINT64_C(1) << 30)
 /* A mover that was told to end has nothing to finish. */
 #define END_NS NSEC_PER_SEC
 /* Slabs given back to the kernel before others get their turn on the loop. */
@@ -120,10 +124,24 @@ void life_start_if_due(struct mover_control *control)
 void life_ready(struct mover_control *control, uint64_t context_bytes)
 {
     control->state = MOVER_STATE_READY;
-    control->failed_starts = 0;
+    control->failed_starts = control->starved = 0;
     control->deadline_ns = CLOCK_NEVER;
     control->stats.context_bytes = context_bytes;
     log_info("mover %d is ready", (int) control->process.pid);
+}
+
+uint64_t life_memory_wanted(const struct mover_control *control)
+{
+    uint64_t bytes = control->stats.context_bytes, found;
+
+    if (control->state == MOVER_STATE_READY || (!control->keep && control->queued == 0))
+        return 0;
+    if (control->starved == 0)
+        return bytes;
+    /* What the last one took is unknown or was too little: more with each start that failed. */
+    found = STARVED_BYTES << MIN(control->starved - 1, 16u);
+    found = MIN(found, STARVED_MOST);
+    return MAX(bytes, found);
 }
 
 static void connection_drop(struct mover_control *control)
@@ -139,7 +157,9 @@ void life_fail(struct mover_control *control, const char *why)
     if (why != NULL)
         text_set(control, "the mover failed", why);
     connection_drop(control);
-    mover_process_kill(&control->process);
+    /* One that hung up is ending: how it ends says why. If it doesn't, the deadline kills it. */
+    if (why != NULL)
+        mover_process_kill(&control->process);
     control->end_wanted = false;
     control->deadline_ns = add_saturate(control_now(control), END_NS);
     if (control->state == MOVER_STATE_STARTING)
@@ -191,6 +211,7 @@ void life_reap(struct mover_control *control)
     control_unwatch_process(control);
     if (control->state == MOVER_STATE_STARTING)
         control->failed_starts++;
+    control->starved += mover_process_starved(&control->process);
     control->state = MOVER_STATE_NONE;
     control->deadline_ns = CLOCK_NEVER;
     mover_holdings_clear(&control->holdings, &control->gone);

@@ -40,6 +40,9 @@ void mover_process_forget(struct mover_process *process);
 /* Waits until it ends, `patience_ms` by itself and then by force. */
 void mover_process_end(struct mover_process *process, int patience_ms);
 
+/* Of one that has ended: whether it found no device memory for its context. */
+bool mover_process_starved(const struct mover_process *process);
+
 #define MOVER_PROCESS_TEXT 96
 /* `exited with status 3 (sticky error of the driver)`, `was killed by signal 9`; returns `text`. */
 char *mover_process_describe(const struct mover_process *process, char text[MOVER_PROCESS_TEXT]);

@@ -77,6 +77,7 @@ enum core_event_type {
     CORE_EVENT_ARENA_SHARE,   /* chunks that are there for a holder that hasn't got them */
     CORE_EVENT_DEVICE_DRAIN,  /* no grant there any more, or again */
     CORE_EVENT_DEVICE_FAIL,   /* it is lost or broken: out of service for good */
+    CORE_EVENT_DEVICE_HOLD,   /* memory kept back there for the shell's own process */
     CORE_EVENT_CANCEL,
     CORE_EVENT_CHUNK_CREATED,   /* answers CORE_ACTION_CHUNK_CREATE */
     CORE_EVENT_CHUNK_FAILED,    /* answers CORE_ACTION_CHUNK_CREATE */
@@ -165,6 +166,10 @@ struct core_event {
         struct {
             uint32_t device;
         } device_fail; /* as device_drain, and its memory is no longer verified */
+        struct {
+            uint32_t device;
+            uint64_t bytes; /* 0: the process has its memory, and is among those that use some */
+        } device_hold;      /* answered by nothing */
         struct {
             uint64_t request; /* the client's own id of the request to withdraw */
         } cancel;             /* DONE or REFUSE */
@@ -287,6 +292,7 @@ const char *core_check(const struct core *core);
 struct core_device_view {
     uint64_t total, reserve, creating, leased, cached, clean, releasing, orphaned, unaccounted,
         free, granularity;
+    uint64_t lacking; /* of what DEVICE_HOLD keeps back: not there, and not on its way */
     uint32_t waiting;
     bool draining, failed;
 };

@@ -101,6 +101,7 @@ uint64_t world_share(
     struct world *world, core_id client, core_id lease, uint32_t first, uint32_t count);
 void world_drain(struct world *world, uint32_t device, bool undo);
 void world_fail(struct world *world, uint32_t device);
+void world_hold(struct world *world, uint32_t device, uint64_t bytes);
 
 /* The one answer to a request so far; NULL when there is none. Two end the test. Of a gang that was
  * granted the first part's; an incomplete one ends the test. */

@@ -6,6 +6,7 @@
  *   ok            answers everything: checksum i of a job is its id × 1000 + i
  *   dead          ends at once
  *   dead-hello    ends when it is greeted
+ *   starved       ends when it is greeted: the device has no memory for its context
  *   mute-hello    never gets ready
  *   dead-job      ends at the first job
  *   dead-reply    ends after the first answer
@@ -37,6 +38,9 @@
 
 #include "base/macro.h"
 #include "proto/conn.h"
+
+/* What it says that its context takes. */
+#define CONTEXT_BYTES (UINT64_C(5) << 20)
 
 static char word[32];
 static struct conn *conn;
@@ -163,6 +167,8 @@ static void message_take(const Gmb__MoverMessage *message, const struct fdset *f
     }
     if (is("dead-hello"))
         exit(76);
+    if (is("starved"))
+        exit(GMB__MOVER_EXIT__MOVER_EXIT_MEMORY);
     if (is("mute-hello"))
         return;
     if (is("stopped-hello"))
@@ -170,6 +176,7 @@ static void message_take(const Gmb__MoverMessage *message, const struct fdset *f
     gmb__mover_message__init(&answer);
     gmb__mover_ready__init(&ready);
     answer.body_case = GMB__MOVER_MESSAGE__BODY_READY;
+    ready.context_bytes = CONTEXT_BYTES;
     answer.ready = &ready;
     message_send(&answer);
 }

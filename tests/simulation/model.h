@@ -86,7 +86,8 @@ struct model {
     uint64_t seed, random;
     uint64_t events, steps, now_ns, hash;
     uint64_t grants, refusals, timeouts, ooms, leaks, deaths, changes, orphaned_seen;
-    uint64_t fills, returns, attached, shared, outlived, reclaims, own_reclaims, drains, gangs;
+    uint64_t fills, returns, attached, shared, outlived, reclaims, own_reclaims, drains, gangs,
+        holds;
     struct core *core;
     struct core_actions actions;
     struct model_device devices[MODEL_DEVICES];
@@ -167,6 +168,7 @@ void model_arena_reclaim(struct model *model);
 void model_device_drain(struct model *model);
 /* Seldom: a device is out of service until the run ends. */
 void model_device_fail(struct model *model);
+void model_device_hold(struct model *model);
 
 /* A random event of a random kind. */
 void model_event(struct model *model);
