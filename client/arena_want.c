@@ -10,14 +10,7 @@
 #include "client/request.h"
 #include "client/wait.h"
 
-static bool page_evicted(const struct gmb_arena *arena, uint32_t page)
-{
-    uint64_t word = __atomic_load_n(&arena->pool.table.pages[page].word, __ATOMIC_RELAXED);
-
-    return arena_word_state(word) == ARENA_PAGE_EVICTED;
-}
-
-/* The next pages of the list that are evicted, as one request; NULL in `ret` when there are no
+/* The next pages of the list that are away, as one request; NULL in `ret` when there are no
  * more. */
 static int want_next(struct gmb_arena *arena, size_t n, const uint32_t *pages, size_t *at,
     struct request **ret, struct outcome *outcome)
@@ -32,7 +25,7 @@ static int want_next(struct gmb_arena *arena, size_t n, const uint32_t *pages, s
     }
     request->target = arena->lease.id;
     for (; *at < n && request->page_count < LIMIT_WANT_PAGES; ++*at) {
-        if (page_evicted(arena, pages[*at]))
+        if (arena_page_away(&arena->pool.table, pages[*at]))
             request->pages[request->page_count++] = pages[*at];
     }
     *ret = request;

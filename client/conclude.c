@@ -109,7 +109,7 @@ void request_conclude_consume(
         gang_conclude_consume(session, request, NULL, &ret->outcome);
         return;
     }
-    if (request->kind == REQUEST_ARENA && request->arena_id != 0) {
+    if (request_makes_arena(request) && request->arena_id != 0) {
         undo_consume(session, request, REQUEST_RELEASE, request->arena_id);
         return;
     }

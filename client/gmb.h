@@ -230,15 +230,40 @@ struct gmb_arena_params {
     uint64_t prefetch_bytes; /* free memory kept ready ahead of need; 0: one chunk */
     uint64_t idle_ns; /* an empty chunk is given back after; 0: 1 s; UINT64_MAX: only when asked */
     uint32_t element; /* enum gmb_element: lets a quantized tier know what it holds */
+    uint32_t shared;  /* not 0: other processes of the tenant may attach, by the label */
     const char *label;
 };
 
-/* Blocks for one exchange with the broker. Holds no memory yet. Errors as gmb_lease_new(). */
+/* Blocks for one exchange with the broker. Holds no memory yet. Errors as gmb_lease_new(); CONFLICT
+ * when the tenant shares an arena of that label already: attach to it. */
 int gmb_arena_new(
     gmb_session *session, const struct gmb_arena_params *params, gmb_arena **ret_arena);
-/* Waits for the device, gives everything back and frees the handle, on failure too. Accepts NULL.
- */
+/* Waits for the device, gives everything back and frees the handle, on failure too. In a shared
+ * arena that is this process's part: pins and references that it still had are dropped by the
+ * broker, what others hold stays, and the arena ends with its last holder. Accepts NULL. */
 int gmb_arena_free(gmb_arena *arena);
+
+struct gmb_attach_params {
+    size_t size;             /* sizeof(struct gmb_attach_params) */
+    const char *name;        /* label of an arena that was made with `shared` */
+    uint64_t prefetch_bytes; /* as in gmb_arena_params */
+    uint64_t idle_ns;
+};
+
+/*
+ * Takes part in an arena that another process of the tenant made and shares. Pages have the same
+ * numbers and bytes in all of them, and an address of its own in each. Pins and references are
+ * counted for each process: nobody can free what another holds, a pin needs a reference of the same
+ * process, and one that dies drops exactly what it had. A page whose chunk isn't mapped here yet is
+ * one that gmb_page_pin() answers WAITING for.
+ *
+ * Blocks for one exchange with the broker; the memory that is there is mapped by whoever
+ * dispatches. DENIED, with the limit "permission", when the tenant shares no arena of that name;
+ * EXHAUSTED when 16 processes hold it; INVALID, NOT_FOUND (its device), TIMED_OUT, DISCONNECTED,
+ * GPU, PROTOCOL, INTERNAL. After a failure nothing is held.
+ */
+int gmb_arena_attach(
+    gmb_session *session, const struct gmb_attach_params *params, gmb_arena **ret_arena);
 
 uint64_t gmb_arena_address(const gmb_arena *arena);
 /* The CUcontext in which it is accessible, as gmb_lease_context(). */

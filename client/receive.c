@@ -6,6 +6,7 @@
 #include "client/receive.h"
 
 #include <errno.h>
+#include <string.h>
 #include <sys/epoll.h>
 
 #include "client/arena_fill.h"
@@ -35,6 +36,21 @@ static void session_break(struct gmb_session *session, const struct outcome *why
     session_notify(session);
 }
 
+static void created_take(
+    struct request *request, const Gmb__ArenaCreated *created, struct fdset *fds)
+{
+    request->arena_id = created->lease;
+    request->arena_chunk_bytes = created->chunk_bytes;
+    request->arena_page_bytes = created->page_bytes;
+    request->arena_max_chunks = created->max_chunks;
+    request->arena_shared = created->shared;
+    request->arena_holder = created->holder;
+    if (created->device.len == UUID_BYTES)
+        memcpy(request->arena_device.bytes, created->device.data, UUID_BYTES);
+    request->table_fd = fdset_take(fds, 0);
+    request->event_fd = fdset_take(fds, 1);
+}
+
 /* Whether the kind of answer fits the request; what has no meaning for it is a breach. */
 static int answer_take(struct gmb_session *session, struct request *request,
     const Gmb__BrokerMessage *message, struct fdset *fds, struct outcome *why)
@@ -47,13 +63,9 @@ static int answer_take(struct gmb_session *session, struct request *request,
             return grant_take(session, request, message->grant, fds, why);
         break;
     case GMB__BROKER_MESSAGE__BODY_ARENA_CREATED:
-        if (request->kind != REQUEST_ARENA)
+        if (!request_makes_arena(request))
             break;
-        request->arena_id = message->arena_created->lease;
-        request->arena_chunk_bytes = message->arena_created->chunk_bytes;
-        request->arena_max_chunks = message->arena_created->max_chunks;
-        request->table_fd = fdset_take(fds, 0);
-        request->event_fd = fdset_take(fds, 1);
+        created_take(request, message->arena_created, fds);
         request_answer(session, request);
         return 0;
     case GMB__BROKER_MESSAGE__BODY_PRESSURE_WATCHING:
@@ -64,7 +76,7 @@ static int answer_take(struct gmb_session *session, struct request *request,
         request_answer(session, request);
         return 0;
     case GMB__BROKER_MESSAGE__BODY_DONE:
-        if (request_takes_memory(request) || request->kind == REQUEST_ARENA ||
+        if (request_takes_memory(request) || request_makes_arena(request) ||
             request->kind == REQUEST_WATCH)
             break;
         request_answer(session, request);

@@ -80,7 +80,32 @@ static int arena_request_send(struct conn *conn, struct request *request)
     body.chunk_bytes = request->chunk_bytes;
     body.max_bytes = request->max_bytes;
     body.element = request->element;
+    body.shared = request->shared;
     body.label = request->label;
+    return conn_send_consume(conn, &message.base, NULL);
+}
+
+static int arena_attach_send(struct conn *conn, struct request *request)
+{
+    Gmb__ClientMessage message = GMB__CLIENT_MESSAGE__INIT;
+    Gmb__ArenaAttach body;
+
+    message.id = request->id;
+    message.body_case = GMB__CLIENT_MESSAGE__BODY_ARENA_ATTACH;
+    gmb__arena_attach__init(&body);
+    message.arena_attach = &body;
+    body.name = request->label;
+    return conn_send_consume(conn, &message.base, NULL);
+}
+
+static int arena_ready_send(struct conn *conn, struct request *request)
+{
+    Gmb__ClientMessage message = GMB__CLIENT_MESSAGE__INIT;
+    Gmb__ArenaReady body = GMB__ARENA_READY__INIT;
+
+    message.body_case = GMB__CLIENT_MESSAGE__BODY_ARENA_READY;
+    message.arena_ready = &body;
+    body.lease = request->target;
     return conn_send_consume(conn, &message.base, NULL);
 }
 
@@ -163,6 +188,10 @@ static int request_transmit(struct conn *conn, struct request *request)
         return arena_request_send(conn, request);
     case REQUEST_GANG:
         return gang_transmit(conn, request);
+    case REQUEST_ATTACH:
+        return arena_attach_send(conn, request);
+    case REQUEST_READY:
+        return arena_ready_send(conn, request);
     case REQUEST_FILL:
     case REQUEST_RETURN:
     case REQUEST_MAPPED:

@@ -143,6 +143,8 @@ enum request_kind {
     REQUEST_ACK,
     REQUEST_MAPPED, /* this and the next one are told, not asked: gone once they are sent */
     REQUEST_WANT,
+    REQUEST_READY, /* told, too */
+    REQUEST_ATTACH,
     REQUEST_GANG,
     REQUEST_MAX
 };
@@ -175,6 +177,7 @@ struct request {
     const struct device *device;    /* ARENA, WATCH */
     uint64_t page_bytes, max_bytes; /* ARENA */
     uint32_t element;               /* ARENA */
+    bool shared;                    /* ARENA */
     uint32_t run_first, run_count;  /* RETURN, MAPPED */
     uint32_t *pages;                /* WANT: owned */
     size_t page_count;
@@ -190,9 +193,11 @@ struct request {
     uint32_t granted_chunks; /* received, from first_chunk on */
     uint32_t mapped_chunks;
     size_t part_at;    /* GANG: whose grant is next */
-    uint64_t arena_id; /* ARENA, 0 before it is made; and its fds, owned, or −1 */
-    uint64_t arena_chunk_bytes;
-    uint32_t arena_max_chunks;
+    uint64_t arena_id; /* ARENA, ATTACH: 0 before it is made; and its fds, owned, or −1 */
+    uint64_t arena_chunk_bytes, arena_page_bytes;
+    uint32_t arena_max_chunks, arena_holder;
+    bool arena_shared;
+    struct uuid arena_device;
     int table_fd, event_fd; /* WATCH: the latter alone, and in `target` the watch */
 
     gmb_lease_fn done;
@@ -208,5 +213,12 @@ static inline bool request_takes_memory(const struct request *request)
 /* Whether the broker answers nothing. */
 static inline bool request_is_note(const struct request *request)
 {
-    return request->kind == REQUEST_MAPPED || request->kind == REQUEST_WANT;
+    return request->kind == REQUEST_MAPPED || request->kind == REQUEST_WANT ||
+           request->kind == REQUEST_READY;
+}
+
+/* Whether it is answered by an arena. */
+static inline bool request_makes_arena(const struct request *request)
+{
+    return request->kind == REQUEST_ARENA || request->kind == REQUEST_ATTACH;
 }

@@ -7,11 +7,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <search.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 
 #include "base/log.h"
+#include "daemon/arena_attach.h"
+#include "daemon/arena_holder.h"
 #include "daemon/arena_message.h"
 #include "daemon/broker.h"
 #include "daemon/evict.h"
@@ -54,29 +57,31 @@ static int table_make(struct arena *arena, const struct arena_table_header *layo
 }
 
 int arena_new(struct client *client, uint32_t device, const struct arena_table_header *layout,
-    uint32_t element, struct arena **ret)
+    uint32_t element, const char *name, struct arena **ret)
 {
     struct arena *arena = calloc(1, sizeof(*arena));
+    struct arena_holder *holder;
     int r;
 
     if (arena == NULL)
         return -ENOMEM;
     arena->broker = client->broker;
-    arena->client = client->id;
     arena->device = device;
     arena->element = element;
-    arena->table_fd = arena->event_fd = -1;
-    list_init(&arena->client_link);
+    arena->table_fd = -1;
+    (void) snprintf(arena->name, sizeof(arena->name), "%s", name);
+    list_init(&arena->holders);
+    list_init(&arena->departed_link);
     list_init(&arena->device_link);
     list_init(&arena->fills);
     list_init(&arena->wanted);
     list_init(&arena->wanted_link);
     list_init(&arena->held);
     r = table_make(arena, layout);
-    if (r == 0) {
-        arena->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-        r = arena->event_fd < 0 ? -errno : 0;
-    }
+    if (r == 0)
+        r = arena_holder_new(arena, client->id, &holder);
+    if (r == 0)
+        holder->ready = true;
     if (r == 0) {
         arena->chunks = calloc(layout->max_chunks, sizeof(*arena->chunks));
         r = arena->chunks == NULL ? -ENOMEM : 0;
@@ -135,13 +140,14 @@ struct arena *arena_free(struct arena *arena)
             chunk_free(arena->chunks[i]);
     }
     free(arena->chunks);
-    arena_held_drop(arena);
+    arena_held_drop_all(arena);
     arena->space = tier_space_free(arena->space);
     if (arena->table.shared != NULL)
         (void) munmap(arena->table.shared, arena->table.layout.table_bytes);
     close_fd(&arena->table_fd);
-    close_fd(&arena->event_fd);
-    list_remove(&arena->client_link);
+    list_for_each_safe(holder, &arena->holders, struct arena_holder, link)(void)
+        arena_holder_free(holder);
+    list_remove(&arena->departed_link);
     reclaim_forget(arena);
     list_remove(&arena->device_link);
     list_remove(&arena->wanted_link);
@@ -159,7 +165,8 @@ static int lease_compare(const void *a, const void *b)
 int arena_bind(struct arena *arena, core_id lease)
 {
     struct broker *broker = arena->broker;
-    struct client *client = client_find(broker, arena->client);
+    struct arena_holder *holder = list_first(&arena->holders, struct arena_holder, link);
+    struct client *client = client_find(broker, holder->client);
     struct core_lease_view view;
     int r;
 
@@ -172,17 +179,18 @@ int arena_bind(struct arena *arena, core_id lease)
         return r;
     if (tsearch(arena, &broker->arenas, lease_compare) == NULL)
         return -ENOMEM;
-    list_append(&client->arenas, &arena->client_link);
+    if (arena->name[0] != '\0' && arena_name_publish(arena) < 0) {
+        (void) tdelete(arena, &broker->arenas, lease_compare);
+        return -ENOMEM;
+    }
+    arena_holder_enter(holder, client);
     list_append(&broker->hosting[arena->device]->arenas, &arena->device_link);
-    client->arena_count++;
     broker->hosting[arena->device]->arena_count++;
-    client->arena_chunks += arena->table.layout.max_chunks;
     return 0;
 }
 
 void arena_drop(struct arena *arena)
 {
-    struct client *client = client_find(arena->broker, arena->client);
     struct hosting *hosting = arena->broker->hosting[arena->device];
 
     if (arena->dropped)
@@ -191,11 +199,10 @@ void arena_drop(struct arena *arena)
     if (--hosting->arena_count == 0 && hosting->mover != NULL)
         mover_keep(hosting->mover, false);
     (void) tdelete(arena, &arena->broker->arenas, lease_compare);
-    if (client != NULL) {
-        client->arena_count--;
-        client->arena_chunks -= arena->table.layout.max_chunks;
-    }
-    list_remove(&arena->client_link);
+    arena_name_withdraw(arena);
+    list_for_each_safe(holder, &arena->holders, struct arena_holder, link)(void)
+        arena_holder_free(holder);
+    list_remove(&arena->departed_link);
     list_remove(&arena->wanted_link);
     restore_cancel(arena);
     for (uint32_t i = 0; i < arena->top; i++) {
@@ -419,12 +426,14 @@ bool arena_slots_drop(struct arena *arena)
 
 void arena_notify(const struct arena *arena)
 {
-    (void) eventfd_write(arena->event_fd, 1); /* full: it has not looked since 2^64 − 2 times */
+    /* Full: it has not looked since 2^64 − 2 times. */
+    list_for_each(holder, &arena->holders, struct arena_holder, link)(void)
+        eventfd_write(holder->event_fd, 1);
 }
 
 void arena_blame(struct arena *arena, const struct arena_chunk *chunk, const char *what)
 {
-    const struct client *client = client_find(arena->broker, arena->client);
+    const struct client *client = arena_client(arena);
 
     if (arena->nonsense)
         return;

@@ -1,6 +1,7 @@
 /*
- * An arena as the broker sees it: the page table that it shares with one worker, and what the
- * broker itself has to know of chunks and pages, in its own memory.
+ * An arena as the broker sees it: the page table that it shares with its holders (arena_holder.h),
+ * one worker or several of a tenant, and what the broker itself has to know of chunks and pages, in
+ * its own memory.
  *
  * The table is written by the worker at any time, and may hold anything. It is read word by word,
  * each copied once; nothing here follows an index, offset or count that stands there. A page is
@@ -72,19 +73,23 @@ struct arena_chunk {
 
 struct arena {
     core_id lease; /* first: the key of broker.arenas */
-    core_id client;
     struct broker *broker;
-    uint32_t device, tenant; /* the core's indices */
-    struct list client_link; /* client.arenas */
-    struct list device_link; /* device's arenas, also after it was dropped */
-    struct list wanted;      /* struct arena_chunk.wanted */
-    struct list wanted_link; /* device's wanting: has some */
-    struct list fills;       /* struct fill.link: the broker's own requests */
-    struct list held;        /* struct held.link: what waits for jobs to end */
+    uint32_t device, tenant;         /* the core's indices */
+    struct list holders;             /* struct arena_holder.link */
+    uint32_t numbers;                /* of holders, a bit each, and of those who are gone and … */
+    uint32_t departed;               /* … whose bits still stand in the words of pages, or … */
+    uint32_t forgetting;             /* … are being cleared there, … */
+    uint32_t forget_at;              /* … from this page on */
+    struct list departed_link;       /* device's departed */
+    char name[LIMIT_NAME_BYTES + 1]; /* under which it is shared; "": it isn't */
+    struct list device_link;         /* device's arenas, also after it was dropped */
+    struct list wanted;              /* struct arena_chunk.wanted */
+    struct list wanted_link;         /* device's wanting: has some */
+    struct list fills;               /* struct fill.link: the broker's own requests */
+    struct list held;                /* struct held.link: what waits for jobs to end */
     uint32_t held_count;
     struct arena_table table;
-    int table_fd; /* until it is sent */
-    int event_fd;
+    int table_fd;     /* until it is sent, or as long as others may attach */
     uint32_t element; /* enum mover_element */
     uint32_t format;  /* enum mover_format, of the bytes in the tier */
     uint64_t slot_bytes;
@@ -96,16 +101,17 @@ struct arena {
     uint32_t fill_count;
     uint64_t fill_after_ns; /* a fill was refused: not before */
     bool dropped;           /* the lease is gone; kept until its last job is */
-    bool waits;             /* the worker waits for pages of it to be restored */
+    bool waits;             /* a worker waits for pages of it to be restored */
     bool nonsense;          /* its table was found to make none; said once */
 };
 
 /*
- * Makes table, eventfd and space of an arena that the core doesn't know yet. -EINVAL for a geometry
+ * Makes table and first holder of an arena that the core doesn't know yet; `name` is "" unless the
+ * layout is that of a shared one. -EINVAL for a geometry
  * that makes no sense, -ENOMEM, -errno.
  */
 int arena_new(struct client *client, uint32_t device, const struct arena_table_header *layout,
-    uint32_t element, struct arena **ret) _must_check_;
+    uint32_t element, const char *name, struct arena **ret) _must_check_;
 /* At once; no job may be left. Accepts NULL, returns NULL. */
 struct arena *arena_free(struct arena *arena);
 
@@ -137,11 +143,11 @@ void arena_slot_give(struct arena_chunk *chunk, uint32_t page);
 /* Slots of pages that the worker freed meanwhile go back, if no job names them. Counts those that
  * may be dropped. */
 void arena_slots_sweep(struct arena_chunk *chunk);
-/* Makes room among the arena's slots: what can be computed again and nobody waits for is dropped, of
- * the chunk that was used longest ago. False when there is nothing. */
+/* Makes room among the arena's slots: what can be computed again and nobody waits for is dropped,
+ * of the chunk that was used longest ago. False when there is nothing. */
 bool arena_slots_drop(struct arena *arena);
 
-/* Tells whoever waits for pages to look. Never blocks. */
+/* Tells whoever waits for pages to look, every holder. Never blocks. */
 void arena_notify(const struct arena *arena);
 /* Says once that the table makes no sense. */
 void arena_blame(struct arena *arena, const struct arena_chunk *chunk, const char *what);

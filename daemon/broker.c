@@ -14,7 +14,7 @@
 
 #include "base/log.h"
 #include "base/size.h"
-#include "daemon/arena.h"
+#include "daemon/arena_holder.h"
 #include "daemon/arena_message.h"
 #include "daemon/device.h"
 #include "daemon/pressure.h"
@@ -157,10 +157,10 @@ static void sessions_end(struct broker *broker)
         if (client != NULL) {
             event.client = client->id;
             client->session = NULL;
-            list_for_each(arena, &client->arenas, struct arena, client_link)
+            list_for_each(holder, &client->holdings, struct arena_holder, client_link)
             {
-                restore_cancel(arena);
-                arena_held_drop(arena);
+                restore_leave(holder->arena, client->id);
+                arena_held_drop(holder->arena, client->id);
             }
         }
         (void) session_free(session);

@@ -51,6 +51,7 @@ struct broker {
     struct pressure *pressure;
     uint64_t fills;        /* ids of the broker's own requests, below FRAME_BROKER_ID */
     void *arenas;          /* tsearch(3) tree of struct arena, by lease */
+    void *shared;          /* tsearch(3) tree of struct arena, by tenant and name */
     void *clients;         /* tsearch(3) tree of struct client, by id */
     struct list sessions;  /* struct session.link */
     struct list greeting;  /* struct session.greeting_link, oldest first */

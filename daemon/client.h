@@ -25,8 +25,8 @@ struct client {
     struct broker *broker;
     struct session *session; /* NULL once the connection ended */
     struct identity identity;
-    struct event *death; /* readable pidfd */
-    struct list arenas;  /* struct arena.client_link */
+    struct event *death;  /* readable pidfd */
+    struct list holdings; /* struct arena_holder.client_link */
     uint32_t arena_count, arena_chunks;
     uint32_t tenant_index;  /* the core's */
     struct list noted_link; /* broker.noted: whether it waits for pages may have changed */

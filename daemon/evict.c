@@ -9,6 +9,7 @@
 #include "daemon/evict.h"
 
 #include "base/log.h"
+#include "daemon/arena_holder.h"
 #include "daemon/broker.h"
 #include "daemon/recall.h"
 
@@ -156,7 +157,7 @@ static void obstacle_log(const struct arena_chunk *chunk, const struct round *ro
 {
     const struct arena *arena = chunk->arena;
     struct hosting *hosting = hosting_of(chunk);
-    const struct client *client = client_find(arena->broker, arena->client);
+    const struct client *client = arena_client(arena);
     uint64_t now = clock_now(arena->broker->clock);
     uint32_t held;
 

@@ -5,7 +5,7 @@
 #include <event2/event.h>
 
 #include "base/log.h"
-#include "daemon/arena.h"
+#include "daemon/arena_holder.h"
 #include "daemon/arena_message.h"
 #include "daemon/broker.h"
 #include "daemon/evict.h"
@@ -64,6 +64,7 @@ static void on_turn(evutil_socket_t fd, short what, void *data)
     (void) what;
     hosting->due_ns = CLOCK_NEVER;
     held_resume(hosting);
+    arena_forget_turn(hosting);
     reclaim_turn(hosting);
     evict_turn(hosting);
     recall_turn(hosting);
@@ -93,6 +94,24 @@ static void chunk_forgotten(void *data, uint32_t number, uint32_t generation)
         executor_observe(hosting->broker->executor, hosting->device);
 }
 
+/* More than a quarter of a device is no mover's context, whatever one says. */
+static void memory_wanted(void *data, uint64_t bytes)
+{
+    struct hosting *hosting = data;
+    struct core_event event = {.type = CORE_EVENT_DEVICE_HOLD};
+    struct core_device_view view = {0};
+
+    (void) core_device_get(hosting->broker->core, hosting->device, &view);
+    event.device_hold.device = hosting->device;
+    event.device_hold.bytes = MIN(bytes, view.total / 4);
+    if (bytes > 0)
+        log_info("device %u: %llu MiB are kept for a mover that isn't there", hosting->device,
+            (unsigned long long) (event.device_hold.bytes >> 20));
+    reclaim_hold(hosting, bytes > 0);
+    broker_step(hosting->broker, &event);
+    broker_settle(hosting->broker);
+}
+
 void hosting_release(struct hosting *hosting, uint32_t chunk, uint32_t generation)
 {
     if (hosting->mover != NULL && mover_forget(hosting->mover, chunk, generation))
@@ -117,6 +136,7 @@ static int mover_make(struct hosting *hosting)
         .data = hosting,
         .chunk_export = chunk_export,
         .job_done = move_done,
+        .memory_wanted = memory_wanted,
         .chunk_forgotten = chunk_forgotten,
     };
 
@@ -143,6 +163,7 @@ int hosting_new(struct broker *broker, uint32_t device, uint64_t tier_bytes, str
     list_init(&hosting->unsent);
     list_init(&hosting->recalled);
     list_init(&hosting->wanting);
+    list_init(&hosting->departed);
     hosting->turn = event_new(broker->base, -1, 0, on_turn, hosting);
     r = reclaim_init(&hosting->reclaim);
     if (hosting->turn == NULL)

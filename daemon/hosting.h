@@ -31,6 +31,7 @@ struct hosting {
     struct list unsent;   /* … is empty, and its worker not told yet */
     struct list recalled; /* … and was told, by deadline */
     struct list wanting;  /* struct arena.wanted_link */
+    struct list departed; /* struct arena.departed_link: holders are gone whose bits are there */
     uint64_t due_ns;      /* when there is something to look at; 0: kicked; CLOCK_NEVER */
     struct tier_account accounts[LIMIT_TENANTS]; /* by the core's index */
     uint64_t evicted[LIMIT_TENANTS];             /* bytes of pages in the tier */

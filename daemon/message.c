@@ -11,7 +11,8 @@
 
 #include "base/log.h"
 #include "base/size.h"
-#include "daemon/arena.h"
+#include "daemon/arena_attach.h"
+#include "daemon/arena_holder.h"
 #include "daemon/arena_message.h"
 #include "daemon/broker.h"
 #include "daemon/grant.h"
@@ -257,6 +258,7 @@ void request_submit(struct session *session, struct core_event *event, const str
 {
     if (!request_enter(session, like, label)) {
         (void) arena_free(like->arena);
+        (void) arena_holder_free(like->holder);
         return;
     }
     event->client = session->client->id;
@@ -388,6 +390,8 @@ static const handler handlers[SESSION_STATE_MAX][BODY_MAX] = {
             [GMB__CLIENT_MESSAGE__BODY_ARENA_RETURN] = on_arena_return,
             [GMB__CLIENT_MESSAGE__BODY_ARENA_MAPPED] = on_arena_mapped,
             [GMB__CLIENT_MESSAGE__BODY_PAGE_WANT] = on_page_want,
+            [GMB__CLIENT_MESSAGE__BODY_ARENA_ATTACH] = on_arena_attach,
+            [GMB__CLIENT_MESSAGE__BODY_ARENA_READY] = on_arena_ready,
             [GMB__CLIENT_MESSAGE__BODY_PRESSURE_SUBSCRIBE] = on_pressure_subscribe,
             [GMB__CLIENT_MESSAGE__BODY_PRESSURE_WATCH] = on_pressure_watch,
             [GMB__CLIENT_MESSAGE__BODY_PRESSURE_UNWATCH] = on_pressure_unwatch,

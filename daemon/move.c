@@ -183,7 +183,7 @@ void move_done(void *data, const struct mover_result *result)
     struct arena *arena = ticket->arena;
     enum mover_kind kind = result->job.kind;
 
-    if (result->error < 0 && result->error != -ESTALE && result->error != -ECANCELED)
+    if (result->error == -EIO || result->error == -EINVAL)
         log_error("device %u: the mover gave up a job of %zu pages: %s", hosting->device,
             result->job.copy_count, result->text);
     pages_settle(

@@ -12,6 +12,7 @@
 #include <sys/syscall.h>
 
 #include "base/log.h"
+#include "daemon/arena_holder.h"
 #include "daemon/broker.h"
 #include "daemon/evict.h"
 #include "daemon/message.h"
@@ -68,26 +69,41 @@ static size_t recall_gather(struct hosting *hosting, uint64_t due_ns, uint32_t *
     return count;
 }
 
-static void recall_send(struct hosting *hosting, uint64_t now)
+/* Names to a holder those of the chunks that it has. One without a connection can't be told: its
+ * chunks come back when it is dead, or are overdue. */
+static void holder_tell(
+    const struct arena_holder *holder, const uint32_t *indices, size_t count, uint64_t timeout_ns)
 {
-    uint64_t timeout_ns = hosting->broker->config->recall_timeout_ns;
-    const struct arena *arena = list_first(&hosting->unsent, struct arena_chunk, link)->arena;
-    const struct client *client = client_find(hosting->broker, arena->client);
+    const struct arena *arena = holder->arena;
+    struct session *session = arena_holder_session(holder);
     Gmb__BrokerMessage message = GMB__BROKER_MESSAGE__INIT;
     Gmb__ChunkRecall body = GMB__CHUNK_RECALL__INIT;
     uint32_t chunks[LIMIT_RECALL_CHUNKS];
 
-    body.n_chunks = recall_gather(hosting, add_saturate(now, timeout_ns), chunks);
+    for (size_t i = 0; session != NULL && i < count; i++) {
+        if (core_holder_has(arena->broker->core, arena->lease, holder->client, indices[i]))
+            chunks[body.n_chunks++] = indices[i];
+    }
+    if (body.n_chunks == 0)
+        return;
     body.chunks = chunks;
     body.lease = arena->lease;
     body.deadline_ns = timeout_ns;
     message.body_case = GMB__BROKER_MESSAGE__BODY_CHUNK_RECALL;
     message.chunk_recall = &body;
-    log_debug(
-        "arena %llu: %zu chunks are recalled", (unsigned long long) arena->lease, body.n_chunks);
-    /* One without a connection can't be told: its chunks come back when it is dead, or overdue. */
-    if (client != NULL && client->session != NULL)
-        message_send(client->session, &message);
+    message_send(session, &message);
+}
+
+static void recall_send(struct hosting *hosting, uint64_t now)
+{
+    uint64_t timeout_ns = hosting->broker->config->recall_timeout_ns;
+    const struct arena *arena = list_first(&hosting->unsent, struct arena_chunk, link)->arena;
+    uint32_t indices[LIMIT_RECALL_CHUNKS];
+    size_t count = recall_gather(hosting, add_saturate(now, timeout_ns), indices);
+
+    log_debug("arena %llu: %zu chunks are recalled", (unsigned long long) arena->lease, count);
+    list_for_each(holder, &arena->holders, struct arena_holder, link)
+        holder_tell(holder, indices, count, timeout_ns);
     hosting_at(hosting, add_saturate(now, timeout_ns));
 }
 
@@ -136,7 +152,7 @@ static enum reclaim_kill_verdict kill_ask(
 
 static void victim_kill(struct hosting *hosting, const struct arena_chunk *chunk, uint64_t now)
 {
-    const struct client *client = client_find(hosting->broker, chunk->arena->client);
+    const struct client *client = arena_chunk_client(chunk);
 
     if (client == NULL)
         return;
@@ -159,7 +175,7 @@ static void victim_kill(struct hosting *hosting, const struct arena_chunk *chunk
 
 static void overdue_log(struct hosting *hosting, const struct arena_chunk *chunk, const char *what)
 {
-    const struct client *client = client_find(hosting->broker, chunk->arena->client);
+    const struct client *client = arena_chunk_client(chunk);
     uint64_t now = clock_now(hosting->broker->clock);
     uint32_t held;
 

@@ -18,7 +18,7 @@
 #define STEPS_MAX 4096
 /* Steps that are logged one by one. */
 #define STEPS_LOGGED 16
-/* A device that is being drained is looked at again. */
+/* A device that is being drained, or lacks memory for its mover, is looked at again. */
 #define DRAIN_NS (500 * NSEC_PER_MSEC)
 
 int reclaim_init(struct reclaim *reclaim)
@@ -263,6 +263,40 @@ static void order_run(struct hosting *hosting, struct reclaim_order *order)
         plan_run(hosting, &request, count);
 }
 
+void reclaim_hold(struct hosting *hosting, bool hold)
+{
+    hosting->reclaim.hold = hold;
+    hosting->reclaim.hold_ns = 0;
+    hosting_kick(hosting);
+}
+
+static void hold_run(struct hosting *hosting)
+{
+    struct reclaim_request request = {
+        .beneficiary = UINT32_MAX,
+        .from = UINT32_MAX,
+        .empty_only = true,
+    };
+    enum reclaim_shortfall shortfall;
+    struct core_device_view view = {0};
+    uint64_t planned;
+    size_t count;
+
+    (void) core_device_get(hosting->broker->core, hosting->device, &view);
+    request.bytes = view.lacking;
+    count = request.bytes > 0 ? plan_make(hosting, &request, &planned, &shortfall) : 0;
+    /* Less than all of it helps no mover, and costs those who were about to use it. */
+    if (count > 0 && planned >= request.bytes)
+        plan_run(hosting, &request, count);
+    hosting->reclaim.hold_ns = clock_now(hosting->broker->clock) + DRAIN_NS;
+    hosting_at(hosting, hosting->reclaim.hold_ns);
+}
+
+static bool hold_due(const struct hosting *hosting)
+{
+    return hosting->reclaim.hold && hosting->reclaim.hold_ns <= clock_now(hosting->broker->clock);
+}
+
 static void drain_run(struct hosting *hosting)
 {
     const struct reclaim_request request = {
@@ -293,8 +327,11 @@ void reclaim_turn(struct hosting *hosting)
         return; /* what was begun is finished, nothing else */
     if (hosting->draining)
         hosting_at(hosting, hosting->drain_ns);
+    if (reclaim->hold)
+        hosting_at(hosting, hosting->reclaim.hold_ns);
     if (!reclaim->survey.running) {
-        if (reclaim->wish_count == 0 && list_empty(&reclaim->orders) && !drain_due(hosting))
+        if (reclaim->wish_count == 0 && list_empty(&reclaim->orders) && !drain_due(hosting) &&
+            !hold_due(hosting))
             return;
         survey_begin(&reclaim->survey);
     }
@@ -308,6 +345,8 @@ void reclaim_turn(struct hosting *hosting)
         wish_run(hosting, &reclaim->wishes[i]);
     while ((order = list_first(&reclaim->orders, struct reclaim_order, link)) != NULL)
         order_run(hosting, order);
+    if (hold_due(hosting))
+        hold_run(hosting);
     if (drain_due(hosting)) {
         drain_run(hosting);
         hosting_at(hosting, hosting->drain_ns);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "daemon/arena.h"
 #include "daemon/text.h"
 
 void report_begin(struct report *report, Gmb__ControlReply__BodyCase body)
@@ -224,6 +225,7 @@ void report_leases(const struct broker *broker, uint64_t after, struct report *r
     while (count < REPORT_ENTRIES && core_lease_next(broker->core, after, &view)) {
         Gmb__LeaseStatus *status = &report->list.leases.items[count];
         const struct client *client = client_find(broker, view.client);
+        const struct arena *arena = arena_find(broker, view.id);
         struct core_tenant_view tenant = {.name = ""};
 
         (void) core_tenant_get(broker->core, view.tenant, &tenant);
@@ -237,7 +239,10 @@ void report_leases(const struct broker *broker, uint64_t after, struct report *r
         status->chunks = view.chunks;
         status->chunk_bytes = view.chunk_bytes;
         status->bytes = view.chunk_bytes * view.chunks;
-        status->label = borrow(client != NULL ? client_label_get(client, view.id) : "");
+        status->holders = view.holders;
+        status->label = borrow(arena != NULL && arena->name[0] != '\0' ? arena->name
+                               : client != NULL ? client_label_get(client, view.id)
+                                                : "");
         status->age_ns = sub_saturate(now, view.since_ns);
         status->purpose =
             view.max_chunks > 0 ? GMB__PURPOSE__PURPOSE_ARENA : GMB__PURPOSE__PURPOSE_WORKSPACE;

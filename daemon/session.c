@@ -12,6 +12,8 @@
 #include <sys/socket.h>
 
 #include "base/log.h"
+#include "daemon/arena_attach.h"
+#include "daemon/arena_holder.h"
 #include "daemon/arena_message.h"
 #include "daemon/broker.h"
 #include "daemon/grant.h"
@@ -339,10 +341,16 @@ void session_grant_unasked(struct session *session, const struct core_action *ac
 static void granted(
     struct session *session, const struct core_action *action, struct request *request)
 {
+    bool fill = request->type == REQUEST_FILL; /* it is gone once all is sent */
+    struct arena *arena;
+
     if ((request->type == REQUEST_LEASE || request->type == REQUEST_GANG) &&
         request->label[0] != '\0')
         client_label_set(session->client, action->grant.lease, request->label);
     session_grant_unasked(session, action);
+    arena = fill ? arena_find(session->broker, action->grant.lease) : NULL;
+    if (arena != NULL)
+        arena_spread(arena, action->client, action);
 }
 
 void session_answer(struct session *session, const struct core_action *action)
@@ -355,6 +363,8 @@ void session_answer(struct session *session, const struct core_action *action)
         return;
     if (action->type == CORE_ACTION_GRANT && request->type == REQUEST_ARENA) {
         arena_granted(session, action, request);
+    } else if (action->type == CORE_ACTION_GRANT && request->type == REQUEST_ATTACH) {
+        arena_attached(session, action, request);
     } else if (action->type == CORE_ACTION_GRANT) {
         granted(session, action, request);
     } else if (action->type == CORE_ACTION_DONE) {

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "daemon/arena.h"
+#include "daemon/arena_holder.h"
 #include "daemon/broker.h"
 
 /* In one turn: about a quarter of a millisecond. */
@@ -120,7 +120,8 @@ static bool chunk_eligible(const struct arena_chunk *chunk, uint64_t now)
 
     return chunk->phase == ARENA_MAPPED && !chunk->opening && chunk->jobs == 0 &&
            chunk->wants == 0 && chunk->due_ns <= now &&
-           __atomic_load_n(&shared->state, __ATOMIC_SEQ_CST) == ARENA_CHUNK_LIVE;
+           __atomic_load_n(&shared->state, __ATOMIC_SEQ_CST) == ARENA_CHUNK_LIVE &&
+           arena_chunk_reachable(chunk);
 }
 
 /* Adds a row for the chunk; false when there is no room for more. */
@@ -156,10 +157,8 @@ static struct arena *arena_after(struct hosting *hosting, const struct arena *ar
 
 static bool arena_surveyed(const struct arena *arena)
 {
-    const struct client *client = client_find(arena->broker, arena->client);
-
     /* One that nobody can be asked about gives nothing. */
-    return !arena->dropped && client != NULL && client->session != NULL;
+    return !arena->dropped && arena_asker(arena) != NULL;
 }
 
 bool survey_turn(struct survey *survey, struct hosting *hosting)

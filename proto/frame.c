@@ -75,6 +75,7 @@ static int message_refuse(ProtobufCMessage *message)
 static bool client_event(const Gmb__ClientMessage *message)
 {
     return message->body_case == GMB__CLIENT_MESSAGE__BODY_ARENA_MAPPED ||
+           message->body_case == GMB__CLIENT_MESSAGE__BODY_ARENA_READY ||
            message->body_case == GMB__CLIENT_MESSAGE__BODY_PAGE_WANT;
 }
 

@@ -262,7 +262,18 @@ uint64_t suspect_age(struct device *device, uint64_t now_ns, uint64_t grace_ns)
 
 uint64_t device_unaccounted(const struct device *device)
 {
-    return MIN(sub_saturate(device->others, device->reserve), device->capacity - device->owned);
+    uint64_t others = add_saturate(device->others, device->hold);
+
+    return MIN(sub_saturate(others, device->reserve), device->capacity - device->owned);
+}
+
+uint64_t device_hold_lacking(const struct device *device)
+{
+    uint64_t others = add_saturate(device->others, device->hold);
+    uint64_t returning = device->bytes[CHUNK_RELEASING] + device->bytes[CHUNK_RELEASED];
+    uint64_t present = device->capacity - device->owned + returning;
+
+    return device->hold == 0 ? 0 : sub_saturate(sub_saturate(others, device->reserve), present);
 }
 
 uint64_t device_free(const struct device *device)

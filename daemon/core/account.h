@@ -30,6 +30,8 @@ uint64_t suspect_young(const struct account *account);
 uint64_t device_unaccounted(const struct device *device);
 /* Bytes that nobody owns and that may be created. */
 uint64_t device_free(const struct device *device);
+/* What is to be kept back and neither there nor on its way. */
+uint64_t device_hold_lacking(const struct device *device);
 /* What the driver holds for us: every answered create less every answered release. */
 uint64_t device_held(const struct device *device);
 /* Bytes of an account that its tenant could do without at once. */

@@ -88,6 +88,7 @@ enum core_event_type {
     CORE_EVENT_DEVICE_DRAIN,  /* no grant there any more, or again */
     CORE_EVENT_RESTORE_WAIT,  /* a client begins or ends to wait for pages to be restored */
     CORE_EVENT_DEVICE_FAIL,   /* it is lost or broken: out of service for good */
+    CORE_EVENT_DEVICE_HOLD,   /* memory kept back there for the shell's own process */
     CORE_EVENT_CANCEL,
     CORE_EVENT_CHUNK_CREATED,   /* answers CORE_ACTION_CHUNK_CREATE */
     CORE_EVENT_CHUNK_FAILED,    /* answers CORE_ACTION_CHUNK_CREATE */
@@ -181,6 +182,10 @@ struct core_event {
         struct {
             uint32_t device;
         } device_fail; /* as device_drain, and its memory is no longer verified */
+        struct {
+            uint32_t device;
+            uint64_t bytes; /* 0: the process has its memory, and is among those that use some */
+        } device_hold;      /* answered by nothing */
         struct {
             uint64_t request; /* the client's own id of the request to withdraw */
         } cancel;             /* DONE or REFUSE */
@@ -316,6 +321,7 @@ const char *core_check(const struct core *core);
 struct core_device_view {
     uint64_t total, reserve, creating, leased, cached, clean, releasing, orphaned, unaccounted,
         free, granularity;
+    uint64_t lacking; /* of what DEVICE_HOLD keeps back: not there, and not on its way */
     uint32_t waiting;
     bool draining, failed;
 };

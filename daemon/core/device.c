@@ -97,6 +97,33 @@ void device_fail_event(struct core *core, const struct core_event *event)
     suspect_credit(device, device->suspects);
 }
 
+void device_hold_event(struct core *core, const struct core_event *event)
+{
+    struct device *device;
+
+    if (event->device_hold.device >= core->device_count)
+        return;
+    device = core->devices[event->device_hold.device];
+    device->hold_wanted = MIN(event->device_hold.bytes, device->capacity);
+    device->hold_looks = device->looks;
+    /* The same look that sees that the process has gone, or that it has its memory, changes what is
+     * kept back: never both at once, nor neither. */
+    device->observe_ns = MIN(device->observe_ns, core->now_ns);
+    device->drain = true;
+}
+
+/* What is kept back goes before every request: what lies ready makes room for it. */
+static void hold_reclaim(struct core *core, struct device *device)
+{
+    const struct reclaim_want want = {
+        .bytes = device_hold_lacking(device), .clean = true, .low = true};
+
+    if (want.bytes == 0)
+        return;
+    device->ahead_chunk_bytes = device->ahead_bytes = 0;
+    (void) reclaim_for(core, &device->nobody, &want);
+}
+
 /* Tenants above a MemoryMax that was lowered give back from their arenas. */
 static void overage_reclaim(struct core *core, struct device *device)
 {
@@ -138,6 +165,7 @@ void device_wake(struct core *core, struct device *device)
         reclaim_expired(core, device);
     if (device->suspects > 0)
         device->age_ns = suspect_age(device, core->now_ns, core->options.orphan_grace_ns);
+    hold_reclaim(core, device);
     overage_reclaim(core, device);
 }
 

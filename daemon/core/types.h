@@ -179,6 +179,9 @@ struct device {
     uint64_t unused_min; /* max(0, MemoryMin - used) of all tenants */
     uint64_t spare;      /* CACHED bytes of all tenants, as far as these stay above MemoryMin */
     uint64_t others;     /* what was last seen in use that is neither ours nor suspect */
+    /* Kept back for a process of the shell's that isn't there, as if others used it. */
+    uint64_t hold, hold_wanted; /* … and from the next look on, which sees what it has by then */
+    uint32_t hold_looks;        /* looks that were on their way before */
     struct account nobody;
 
     struct list idle_accounts, releasing_accounts, waiting_accounts, suspect_accounts,

@@ -41,6 +41,7 @@ bool core_device_get(const struct core *core, uint32_t index, struct core_device
         .unaccounted = device_unaccounted(device),
         .free = device_free(device),
         .granularity = device->granularity,
+        .lacking = device_hold_lacking(device),
         .waiting = device->waiting_count,
         .draining = device->draining,
         .failed = device->failed,

@@ -16,7 +16,7 @@ int arena_bed_make(uint32_t pages_per_chunk, uint32_t chunks, struct gmb_arena *
     struct gmb_arena *arena;
     void *memory;
 
-    if (arena_table_layout(65536, 65536ULL * pages_per_chunk, chunks, &layout) < 0)
+    if (arena_table_layout(65536, 65536ULL * pages_per_chunk, chunks, 0, &layout) < 0)
         return -EINVAL;
     memory =
         mmap(NULL, layout.table_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

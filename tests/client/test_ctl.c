@@ -125,7 +125,8 @@ START_TEST(tables_are_aligned_and_sizes_are_as_people_write_them)
     ck_assert_str_eq(
         ran.out, "ID  TENANT  PID  UID  PROGRAM  UNIT  LEASES  LEASED  WAITING  STATE\n");
     ck_assert_int_eq(ctl("leases"), 0);
-    ck_assert_str_eq(ran.out, "ID  CLIENT  TENANT  DEVICE  SIZE  CHUNKS  CHUNK  AGE  LABEL\n");
+    ck_assert_str_eq(
+        ran.out, "ID  CLIENT  HOLDERS  TENANT  DEVICE  SIZE  CHUNKS  CHUNK  AGE  LABEL\n");
     ck_assert_int_eq(ctl("status"), 0);
     ck_assert_ptr_nonnull(strstr(ran.out, "2 tenants, 0 clients, 0 leases, 0 requests waiting\n"));
     ck_assert_ptr_nonnull(strstr(ran.out, " 512M "));

@@ -423,6 +423,15 @@ void world_fail(struct world *world, uint32_t device)
     world_step(world, &event);
 }
 
+void world_hold(struct world *world, uint32_t device, uint64_t bytes)
+{
+    struct core_event event = {.type = CORE_EVENT_DEVICE_HOLD};
+
+    event.device_hold.device = device;
+    event.device_hold.bytes = bytes;
+    world_step(world, &event);
+}
+
 const struct core_action *world_answer(const struct world *world, core_id client, uint64_t request)
 {
     return world_part(world, client, request, 0);

@@ -124,6 +124,7 @@ struct core_pressure_view world_pressure(
     const struct world *world, const char *tenant, uint32_t device);
 struct core_advice_view world_advice(const struct world *world, const char *tenant);
 void world_fail(struct world *world, uint32_t device);
+void world_hold(struct world *world, uint32_t device, uint64_t bytes);
 
 /* The one answer to a request so far; NULL when there is none. Two end the test. Of a gang that was
  * granted the first part's; an incomplete one ends the test. */

@@ -12,7 +12,8 @@
 #include <search.h>
 #include <string.h>
 
-#include "client/arena_ops.h"
+#include "client/arena_own.h"
+#include "daemon/arena_holder.h"
 #include "daemon/broker.h"
 #include "daemon/evict.h"
 #include "daemon/restore.h"
@@ -63,6 +64,16 @@ static void pages_use(struct arena_pool *pool, uint32_t first, uint64_t value)
     }
 }
 
+/* Of a shared table this process is a holder, which has mapped every chunk. */
+static void pool_join(struct arena_pool *pool, uint32_t number)
+{
+    if (!arena_table_shared(&pool->table))
+        return;
+    FUZZ_CHECK(arena_own_new(&pool->table, number % ARENA_HOLDERS_MAX) == 0);
+    for (uint32_t i = 0; i < pool->table.layout.max_chunks; i++)
+        arena_own_set_mapped(&pool->table, i, true);
+}
+
 static void chunk_use(struct arena_pool *pool, uint32_t chunk)
 {
     if (arena_chunk_close_vacant(pool, chunk))
@@ -86,10 +97,12 @@ static void table_sent(const uint8_t *data, size_t size)
         FUZZ_CHECK(table.layout.table_bytes <= size);
         FUZZ_CHECK((char *) (table.pages + table.page_count) <= (char *) memory + size);
         arena_pool_init(pool, &table);
+        pool_join(pool, data[size - 1]);
         for (uint32_t chunk = 0; chunk < MIN(table.layout.max_chunks, 16U); chunk++)
             chunk_use(pool, chunk);
         for (uint64_t value = 0; value < 256; value++)
             pages_use(pool, data[value % size] % table.page_count, value);
+        arena_own_free(&pool->table);
     }
     free(pool);
     free(memory);
@@ -136,9 +149,10 @@ static void chunks_map(struct world *world)
 
 /* Without a tier the broker evicts nothing but drops; with one, its mover is played here. */
 static void world_begin(
-    struct world *world, uint32_t pages_per_chunk, uint32_t max_chunks, bool with_tier)
+    struct world *world, uint32_t pages_per_chunk, uint32_t max_chunks, bool with_tier, bool shared)
 {
     struct arena_table_header layout;
+    struct arena_holder *holder;
 
     log_set_level(LOG_LEVEL_ERROR);
     memset(world, 0, sizeof(*world));
@@ -147,16 +161,15 @@ static void world_begin(
     FUZZ_CHECK(world->broker.base != NULL);
     FUZZ_CHECK(hosting_new(&world->broker, 0, 0, &world->hosting) == 0);
     world->broker.hosting[0] = world->hosting;
-    world->client =
-        (struct client){.id = 7, .broker = &world->broker, .session = &nobody, .arena_count = 1};
+    world->client = (struct client){.id = 7, .broker = &world->broker, .session = &nobody};
     list_init(&world->broker.observers);
-    list_init(&world->client.arenas);
+    list_init(&world->client.holdings);
     FUZZ_CHECK(tsearch(&world->client, &world->broker.clients, id_compare) != NULL);
-    FUZZ_CHECK(arena_table_layout(
-                   PAGE_BYTES, (uint64_t) PAGE_BYTES * pages_per_chunk, max_chunks, &layout) == 0);
-    FUZZ_CHECK(arena_new(&world->client, 0, &layout, 0, &world->arena) == 0);
-    world->client.arena_chunks = max_chunks;
-    list_append(&world->client.arenas, &world->arena->client_link);
+    FUZZ_CHECK(arena_table_layout(PAGE_BYTES, (uint64_t) PAGE_BYTES * pages_per_chunk, max_chunks,
+                   shared ? ARENA_TABLE_SHARED : 0, &layout) == 0);
+    FUZZ_CHECK(arena_new(&world->client, 0, &layout, 0, shared ? "kv" : "", &world->arena) == 0);
+    holder = list_first(&world->arena->holders, struct arena_holder, link);
+    arena_holder_enter(holder, &world->client);
     list_append(&world->hosting->arenas, &world->arena->device_link);
     if (with_tier) {
         world->hosting->accounts[0].max_bytes = UINT64_MAX;
@@ -165,12 +178,14 @@ static void world_begin(
                        &world->arena->space) == 0);
     }
     arena_pool_init(&world->pool, &world->arena->table);
+    pool_join(&world->pool, holder->number);
     chunks_map(world);
 }
 
 static void world_end(struct world *world)
 {
-    arena_drop(world->arena);
+    arena_own_free(&world->pool.table);
+    arena_leave(list_first(&world->arena->holders, struct arena_holder, link));
     FUZZ_CHECK(list_empty(&world->hosting->arenas) && list_empty(&world->hosting->closing));
     FUZZ_CHECK(list_empty(&world->hosting->unsent) && list_empty(&world->hosting->wanting));
     FUZZ_CHECK(world->hosting->leaving[0] == 0);
@@ -259,6 +274,20 @@ static void scribble(struct world *world, uint8_t what, uint32_t target, uint64_
     }
 }
 
+/* Others than this process are gone; what they had is cleared in turns. */
+static void holders_forget(struct world *world, uint32_t gone)
+{
+    struct arena *arena = world->arena;
+
+    if (!arena_table_shared(&arena->table))
+        return;
+    arena->departed |= gone & ((1u << ARENA_HOLDERS_MAX) - 1) & ~UINT32_C(1);
+    if (arena->departed != 0 && !list_linked(&arena->departed_link))
+        list_append(&world->hosting->departed, &arena->departed_link);
+    arena_forget_turn(world->hosting);
+    FUZZ_CHECK(arena->departed == 0 && arena->forgetting == 0);
+}
+
 /* The broker, or the library, does what it does. */
 static void step(struct world *world, uint8_t what, uint32_t target, uint64_t value)
 {
@@ -266,7 +295,7 @@ static void step(struct world *world, uint8_t what, uint32_t target, uint64_t va
     struct arena_chunk *chunk = arena_chunk_find(world->arena, target % layout->max_chunks);
 
     FUZZ_CHECK(chunk != NULL);
-    switch (what % 5) {
+    switch (what % 6) {
     case 0:
         survey_check(world);
         break;
@@ -281,6 +310,9 @@ static void step(struct world *world, uint8_t what, uint32_t target, uint64_t va
         break;
     case 3:
         pages_use(&world->pool, target, value);
+        break;
+    case 4:
+        holders_forget(world, (uint32_t) value);
         break;
     default:
         chunk_use(&world->pool, chunk->index);
@@ -300,7 +332,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     if (size < 3)
         return 0;
-    world_begin(&world, 1 + data[1] % 130U, 1 + data[2] % 8U, (data[0] & 1) != 0);
+    world_begin(
+        &world, 1 + data[1] % 130U, 1 + data[2] % 8U, (data[0] & 1) != 0, (data[0] & 2) != 0);
     for (size_t at = 3; at + RECORD_BYTES <= size; at += RECORD_BYTES) {
         uint8_t what = data[at];
         uint32_t target = data[at + 1] | (uint32_t) data[at + 2] << 8;

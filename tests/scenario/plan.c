@@ -5,7 +5,7 @@
  *   chunk NAME TENANT SIZE [KEY=VALUE …]        page=SIZE resident pinned recomputable idle=MS cost
  *                                               here=MS
  *   plan SIZE [KEY=VALUE …]                     for=TENANT from=TENANT wanted=SIZE whole=1
- *                                               steps=N
+ *                                               steps=N empty=1
  *   expect steps [CHUNK=REASON[*DROPPED] …]     all of them, in order; blanks of a reason as dashes
  *   expect planned SIZE
  *   expect shortfall WHY
@@ -94,6 +94,7 @@ static void run_plan(void)
         .from = tenant_row(value_of(2, "from")),
         .wanted = value_size(2, "wanted", 0),
         .whole_device = value_number(2, "whole", 0) != 0,
+        .empty_only = value_number(2, "empty", 0) != 0,
     };
 
     step_count = reclaim_plan(&request, tenants, tenant_count, chunks, chunk_count, steps,

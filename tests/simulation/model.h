@@ -99,7 +99,8 @@ struct model {
     uint64_t seed, random;
     uint64_t events, steps, now_ns, hash;
     uint64_t grants, refusals, timeouts, ooms, leaks, deaths, changes, orphaned_seen;
-    uint64_t fills, returns, attached, shared, outlived, reclaims, own_reclaims, drains, gangs;
+    uint64_t fills, returns, attached, shared, outlived, reclaims, own_reclaims, drains, gangs,
+        holds;
     uint64_t core_ns; /* the core's time: that of a clock which went back is the latest before */
     uint64_t levels, advices, level_seen[PRESSURE_LEVEL_MAX];
     struct model_shown shown[MODEL_SHOWN][MODEL_DEVICES];
@@ -184,6 +185,7 @@ void model_arena_reclaim(struct model *model);
 void model_device_drain(struct model *model);
 /* Seldom: a device is out of service until the run ends. */
 void model_device_fail(struct model *model);
+void model_device_hold(struct model *model);
 
 void model_ladder(struct model *model, struct ladder *ladder);
 void model_restore_wait(struct model *model, struct model_client *client);
