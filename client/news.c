@@ -199,6 +199,13 @@ int news_run(struct gmb_session *session)
     return count;
 }
 
+void news_forget(struct gmb_session *session)
+{
+    session->subscription.advised = false;
+    for (unsigned i = 0; i < session->device_count; i++)
+        session->subscription.news[i].come = false;
+}
+
 void news_quiet(struct gmb_session *session)
 {
     while (session->subscription.running &&

@@ -18,5 +18,8 @@ bool news_wait(const struct gmb_session *session);
  * around each call. */
 int news_run(struct gmb_session *session);
 
+/* What has come was for somebody else. `lock` is held. */
+void news_forget(struct gmb_session *session);
+
 /* Waits until no callback runs in another thread. `lock` is held, and given up meanwhile. */
 void news_quiet(struct gmb_session *session);

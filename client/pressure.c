@@ -164,6 +164,7 @@ static void callbacks_set(
     session->subscription.pressure = pressure;
     session->subscription.advice = advice;
     session->subscription.user = user;
+    news_forget(session);
     news_quiet(session);
     (void) pthread_mutex_unlock(&session->lock);
 }

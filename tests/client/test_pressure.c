@@ -339,6 +339,10 @@ START_TEST(nothing_is_heard_once_the_subscription_has_ended)
     ck_assert_int_eq(
         gmb_pressure_subscribe(script.session, hear_pressure, NULL, &heard), GMB_E_INVALID);
     broker_expect_silence(&script);
+    /* Nor once there is another subscription: the broker tells the present state anew. */
+    subscribe(hear_pressure, hear_advice);
+    ck_assert_int_eq(gmb_dispatch(script.session, 0), 0);
+    ck_assert_uint_eq(heard.pressures + heard.advices, 0);
     finish();
 }
 END_TEST
