@@ -222,11 +222,11 @@ typedef struct gmb_arena gmb_arena;
 enum gmb_element { GMB_ELEMENT_BYTES = 0, GMB_ELEMENT_FP16 = 1, GMB_ELEMENT_BF16 = 2 };
 
 struct gmb_arena_params {
-    size_t size;             /* sizeof(struct gmb_arena_params) */
-    const char *device;      /* UUID text; NULL: the broker's first device */
-    uint64_t page_bytes;     /* a multiple of 16; 1 GiB at most */
-    uint64_t max_bytes;      /* address space, rounded up to whole chunks */
-    uint64_t chunk_bytes;    /* a multiple of page_bytes and granularity; 0: the library chooses */
+    size_t size;          /* sizeof(struct gmb_arena_params) */
+    const char *device;   /* UUID text; NULL: the broker's first device */
+    uint64_t page_bytes;  /* a multiple of 16; 1 GiB at most, 32 MiB where there is a host tier */
+    uint64_t max_bytes;   /* address space, rounded up to whole chunks */
+    uint64_t chunk_bytes; /* a multiple of page_bytes and granularity; 0: the library chooses */
     uint64_t prefetch_bytes; /* free memory kept ready ahead of need; 0: one chunk */
     uint64_t idle_ns; /* an empty chunk is given back after; 0: 1 s; UINT64_MAX: only when asked */
     uint32_t element; /* enum gmb_element: lets a quantized tier know what it holds */
