@@ -42,6 +42,8 @@ enum arena_op arena_pages_ready(const struct arena_table *table, size_t n, const
 enum arena_op arena_page_set_hint(
     const struct arena_table *table, uint32_t page, const struct arena_table_page *hint);
 
+/* The page continues `parent`, as that is now; both exist. */
+void arena_page_set_parent(const struct arena_table *table, uint32_t page, uint32_t parent);
 /* Whether the page is allocated, and referenced or also pinned by this process. */
 bool arena_page_held(const struct arena_table *table, uint32_t page, bool pinned);
 /* Whether an allocated page has to be asked for: it is EVICTED, or not mapped in this process. */

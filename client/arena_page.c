@@ -356,18 +356,40 @@ enum arena_op arena_pages_ready(const struct arena_table *table, size_t n, const
     return result;
 }
 
+static void parent_store(const struct arena_table *table, uint32_t page, uint32_t parent)
+{
+    struct arena_table_page *at = &table->pages[page];
+
+    __atomic_store_n(&at->parent, parent, __ATOMIC_RELAXED);
+    __atomic_store_n(&at->parent_generation,
+        arena_word_generation(word_load(&table->pages[parent])), __ATOMIC_RELAXED);
+}
+
+void arena_page_set_parent(const struct arena_table *table, uint32_t page, uint32_t parent)
+{
+    parent_store(table, page, parent);
+    (void) __atomic_fetch_or(&table->pages[page].flags, ARENA_PAGE_LINKED, __ATOMIC_RELEASE);
+}
+
 enum arena_op arena_page_set_hint(
     const struct arena_table *table, uint32_t number, const struct arena_table_page *hint)
 {
     struct arena_table_page *page;
+    uint32_t linked = 0, flags;
 
     if (!page_held(table, number))
         return misuse();
     page = &table->pages[number];
+    flags = __atomic_load_n(&page->flags, __ATOMIC_RELAXED);
     __atomic_store_n(&page->position, hint->position, __ATOMIC_RELAXED);
     __atomic_store_n(&page->tokens, hint->tokens, __ATOMIC_RELAXED);
-    __atomic_store_n(&page->parent, hint->parent, __ATOMIC_RELAXED);
+    if (arena_word_refs(word_load(page)) >> ARENA_HOLDER_INDEX != 0 && table->own != NULL) {
+        linked = flags & ARENA_PAGE_LINKED; /* what the index says of a published page stands */
+    } else if ((hint->flags & ARENA_PAGE_HINTED) != 0 && page_exists(table, hint->parent)) {
+        parent_store(table, number, hint->parent);
+        linked = ARENA_PAGE_LINKED;
+    }
     __atomic_store_n(&page->prefix, hint->prefix, __ATOMIC_RELAXED);
-    __atomic_store_n(&page->flags, hint->flags, __ATOMIC_RELEASE);
+    __atomic_store_n(&page->flags, (hint->flags & ~ARENA_PAGE_LINKED) | linked, __ATOMIC_RELEASE);
     return ARENA_OP_OK;
 }

@@ -222,11 +222,11 @@ typedef struct gmb_arena gmb_arena;
 enum gmb_element { GMB_ELEMENT_BYTES = 0, GMB_ELEMENT_FP16 = 1, GMB_ELEMENT_BF16 = 2 };
 
 struct gmb_arena_params {
-    size_t size;             /* sizeof(struct gmb_arena_params) */
-    const char *device;      /* UUID text; NULL: the broker's first device */
-    uint64_t page_bytes;     /* a multiple of 16; 1 GiB at most */
-    uint64_t max_bytes;      /* address space, rounded up to whole chunks */
-    uint64_t chunk_bytes;    /* a multiple of page_bytes and granularity; 0: the library chooses */
+    size_t size;          /* sizeof(struct gmb_arena_params) */
+    const char *device;   /* UUID text; NULL: the broker's first device */
+    uint64_t page_bytes;  /* a multiple of 16; 1 GiB at most, 32 MiB where there is a host tier */
+    uint64_t max_bytes;   /* address space, rounded up to whole chunks */
+    uint64_t chunk_bytes; /* a multiple of page_bytes and granularity; 0: the library chooses */
     uint64_t prefetch_bytes; /* free memory kept ready ahead of need; 0: one chunk */
     uint64_t idle_ns; /* an empty chunk is given back after; 0: 1 s; UINT64_MAX: only when asked */
     uint32_t element; /* enum gmb_element: lets a quantized tier know what it holds */
@@ -327,6 +327,41 @@ int gmb_page_set_hint(gmb_arena *arena, uint32_t page, const struct gmb_page_hin
  * move. */
 /* Pin both while copying. One thread at a time. */
 int gmb_arena_compact(gmb_arena *arena, size_t max, uint32_t *ret_old, uint32_t *ret_new);
+
+/*
+ * The index of prefixes of a shared arena: which page holds what, found by every process that holds
+ * the arena. A key is a hash of the sequence up to the page's end, of 64 bits (high = 0) or 128;
+ * two sequences of one key get each other's pages. The index has a reference of its own to each
+ * published page, so that it outlives who published it: it may be moved to the host tier, and comes
+ * back when pinned, and is dropped where it is recomputable and there is no room. These calls make
+ * no system call and wait for nobody. UNSUPPORTED in an arena that isn't shared.
+ */
+struct gmb_prefix_key {
+    uint64_t low, high;
+};
+
+enum gmb_prefix {
+    GMB_PREFIX_NEW = 0,  /* published */
+    GMB_PREFIX_THERE = 1 /* another page is there under that key: nothing was done */
+};
+
+/* Publishes a page that this process references and has written, as what continues the page that
+ * is published under `parent` (NULL: nothing). GMB_PREFIX_*; NOT_FOUND when nothing is published
+ * under `parent`; EXHAUSTED when the index has no room for the key; INVALID when the page isn't
+ * referenced here or is published already. One thread at a time for each page. */
+int gmb_arena_prefix_publish(gmb_arena *arena, uint32_t page, const struct gmb_prefix_key *key,
+    const struct gmb_prefix_key *parent);
+/* Finds the longest prefix: pages of keys[0], keys[1], … up to the first that isn't there. Each
+ * gets a reference of this process, to be dropped with gmb_page_unref(). How many, or an error. */
+int gmb_arena_prefix_lookup(
+    gmb_arena *arena, size_t n, const struct gmb_prefix_key *keys, uint32_t *ret_pages);
+/* Takes n pages out of the index, which this process references: they stay its own. INVALID, and
+ * nothing was done, when one isn't referenced here or isn't published. */
+int gmb_arena_prefix_unpublish(gmb_arena *arena, size_t n, const uint32_t *pages);
+/* Frees up to n published pages that nobody references: those whose last use is longest ago
+ * first, none before what continues it. How many (0: there are none), or INTERNAL. Looks at
+ * every page of the arena: for when an allocation found none free. */
+int gmb_arena_prefix_trim(gmb_arena *arena, size_t n);
 
 struct gmb_arena_stats {
     size_t size;

@@ -120,6 +120,12 @@ void on_arena_request(struct session *session, const Gmb__ClientMessage *message
         message_refuse_plainly(session, message->id, GMB_STATUS_INVALID, "no such kind of element");
         return;
     }
+    if (!hosting_page_fits(broker->hosting[event.arena_request.device], session->client->tenant,
+            body->element, layout.page_bytes)) {
+        message_refuse_plainly(session, message->id, GMB_STATUS_INVALID,
+            "pages this large don't fit a slab of the host tier (32M), and could never be evicted");
+        return;
+    }
     if (!name_usable(session, message->id, body))
         return;
     if (!arena_affordable(session->client, &layout)) {

@@ -196,25 +196,46 @@ struct hosting *hosting_free(struct hosting *hosting)
 }
 
 /* The tier's format is the tenant's when the arena is made: slots have one size. */
+static uint64_t slot_format(const struct hosting *hosting, uint32_t tenant_index, uint32_t element,
+    uint64_t page_bytes, uint32_t *ret_format)
+{
+    struct core_tenant_config tenant;
+    uint64_t slot_bytes;
+
+    *ret_format = MOVER_RAW;
+    if (core_tenant_config_get(hosting->broker->core, tenant_index, &tenant))
+        *ret_format = tenant.tier_format;
+    slot_bytes = mover_slot_bytes(
+        (enum mover_format) * ret_format, (enum mover_element) element, page_bytes);
+    if (slot_bytes != 0)
+        return slot_bytes;
+    *ret_format = MOVER_RAW;
+    return page_bytes;
+}
+
+bool hosting_page_fits(
+    const struct hosting *hosting, const char *tenant, uint32_t element, uint64_t page_bytes)
+{
+    uint32_t index, format;
+
+    if (hosting->tier == NULL || !core_tenant_find(hosting->broker->core, tenant, &index))
+        return true;
+    return slot_format(hosting, index, element, page_bytes, &format) <= TIER_SLAB_BYTES;
+}
+
 int hosting_space_new(struct hosting *hosting, struct arena *arena)
 {
-    uint64_t page_bytes = arena->table.layout.page_bytes, slot_bytes;
-    struct core_tenant_config tenant;
+    uint32_t format;
     int r;
 
     if (hosting->tier == NULL)
         return 0;
-    if (core_tenant_config_get(hosting->broker->core, arena->tenant, &tenant))
-        arena->format = tenant.tier_format;
-    slot_bytes = mover_slot_bytes(
-        (enum mover_format) arena->format, (enum mover_element) arena->element, page_bytes);
-    if (slot_bytes == 0) {
-        arena->format = MOVER_RAW;
-        slot_bytes = page_bytes;
-    }
-    arena->slot_bytes = slot_bytes;
-    r = tier_space_new(hosting->tier, &hosting->accounts[arena->tenant], slot_bytes, &arena->space);
-    /* Pages too large for the tier's slabs stay on the device. */
+    arena->slot_bytes = slot_format(
+        hosting, arena->tenant, arena->element, arena->table.layout.page_bytes, &format);
+    arena->format = format;
+    r = tier_space_new(
+        hosting->tier, &hosting->accounts[arena->tenant], arena->slot_bytes, &arena->space);
+    /* The format was changed since the request was looked at: its pages stay on the device. */
     return r == -EFBIG ? 0 : r;
 }
 

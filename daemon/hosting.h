@@ -60,6 +60,9 @@ void hosting_kick(struct hosting *hosting);
 /* … or at that time. */
 void hosting_at(struct hosting *hosting, uint64_t at_ns);
 
+/* Whether such pages of the tenant can be evicted: a slot lies within a slab. True without tier. */
+bool hosting_page_fits(
+    const struct hosting *hosting, const char *tenant, uint32_t element, uint64_t page_bytes);
 /* Gives an arena that is being bound its place in the tier, if there is a tier. -ENOMEM. */
 int hosting_space_new(struct hosting *hosting, struct arena *arena) _must_check_;
 /* Whether pages are on their way, or a worker is to be told that they were. */

@@ -11,8 +11,8 @@
 struct arena;
 struct hosting;
 
-/* Rows of one survey: 128 GiB in the smallest chunks. A device with more is surveyed in parts, each
- * going on where the last one ended. */
+/* Rows of one survey: 128 GiB in the smallest chunks. Each begins with the first arena: of a device
+ * with more chunks those beyond are not seen as long as the ones before them stay. */
 #define SURVEY_ROWS 65536
 
 struct survey_row {
@@ -23,7 +23,6 @@ struct survey_row {
 struct survey {
     struct arena *at; /* where it goes on; NULL: at the first arena */
     uint32_t index;   /* … and at which chunk */
-    uint32_t passed;  /* arenas and chunks still to be seen before it is complete */
     bool running;
     size_t count, room;
     struct reclaim_chunk *chunks;

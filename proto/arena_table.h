@@ -108,6 +108,7 @@ enum arena_page_state {
 
 #define ARENA_PAGE_RECOMPUTABLE 1u /* flag: may be dropped instead of evicted */
 #define ARENA_PAGE_HINTED 2u       /* flag: position, tokens, parent and prefix were set */
+#define ARENA_PAGE_LINKED 4u       /* flag: parent and parent_generation were set */
 
 struct arena_table_page {
     uint64_t word;

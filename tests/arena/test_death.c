@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "client/arena_prefix.h"
 #include "tests/arena/bed.h"
 #include "tests/unit/unit.h"
 
@@ -28,6 +29,7 @@
 struct board {
     uint64_t bytes[PAGES];     /* of each page: who wrote it */
     uint32_t given[PROCESSES]; /* a page, + 1, that a process lets others look at */
+    uint64_t key[PROCESSES];   /* under which it published one whose bytes are that */
     _Atomic uint64_t rounds[PROCESSES];
     _Atomic uint32_t failures;
     _Atomic bool over;
@@ -80,6 +82,33 @@ static void page_borrow(uint64_t random)
     expect(arena_pages_unref(mine.table, 1, &page) == ARENA_OP_OK);
 }
 
+/* A page that holds the value of its key is published, or there is one already. */
+static void page_publish(uint32_t page, uint64_t value)
+{
+    const struct arena_prefix_key key = {.low = value, .high = 1};
+    uint32_t there;
+
+    expect(arena_prefix_publish(mine.table, page, &key, NULL, &there) < ARENA_PREFIX_MISUSE);
+    __atomic_store_n(&board->key[number], value, __ATOMIC_RELAXED);
+}
+
+/* What another process published is what its key says, also when that process is dead. */
+static void page_lookup(uint64_t random)
+{
+    uint64_t value = __atomic_load_n(&board->key[random % PROCESSES], __ATOMIC_RELAXED);
+    const struct arena_prefix_key key = {.low = value, .high = 1};
+    uint32_t page;
+
+    if (arena_prefix_lookup(mine.table, 1, &key, &page, 2) == 0)
+        return;
+    page_check(page, value);
+    if (random >> 8 & 1)
+        (void) arena_prefix_unpublish(mine.table, 1, &page);
+    expect(arena_pages_unref(mine.table, 1, &page) == ARENA_OP_OK);
+    if ((random >> 9 & 15) == 0)
+        expect(arena_prefix_trim(mine.table, 4) >= 0);
+}
+
 static uint64_t random_next(uint64_t *state)
 {
     *state ^= *state << 13;
@@ -101,8 +130,11 @@ static void *life(void *data)
         if (held < HELD && choice % 3 != 0) {
             uint32_t want = 1 + (uint32_t) (choice >> 8) % (HELD - held);
 
-            if (arena_pages_alloc(&mine.pool, want, pages + held, 1) != ARENA_OP_OK)
+            if (arena_pages_alloc(&mine.pool, want, pages + held, 1) != ARENA_OP_OK) {
+                /* What is published fills the arena, and nobody uses it. */
+                expect(arena_prefix_trim(mine.table, HELD) >= 0);
                 continue;
+            }
             for (uint32_t i = held; i < held + want; i++) {
                 enum arena_op op = arena_pages_pin(mine.table, 1, &pages[i], 1);
 
@@ -116,6 +148,8 @@ static void *life(void *data)
                 expect(arena_pages_unpin(mine.table, 1, &pages[i]) == ARENA_OP_OK);
                 page_check(pages[i], values[i]);
             }
+            if ((choice >> 20 & 1) != 0)
+                page_publish(pages[held], values[held]);
             held += want;
             __atomic_store_n(&board->given[number], pages[0] + 1, __ATOMIC_RELAXED);
         } else if (held > 0) {
@@ -126,6 +160,7 @@ static void *life(void *data)
             value += HELD;
         }
         page_borrow(choice >> 16);
+        page_lookup(choice >> 24);
         atomic_fetch_add_explicit(&board->rounds[number], 1, memory_order_relaxed);
     }
     expect(held == 0 || arena_pages_unref(mine.table, held, pages) == ARENA_OP_OK);
@@ -212,8 +247,10 @@ START_TEST(death_at_any_instruction_takes_its_own_and_nothing_else)
         uint64_t rounds = atomic_load(&board->rounds[victim]), since;
 
         /* It has begun to work, and then lives for a while. */
-        while (atomic_load(&board->rounds[victim]) == rounds && clock_now(&clock_monotonic) < end)
+        while (atomic_load(&board->rounds[victim]) == rounds && clock_now(&clock_monotonic) < end) {
             pages_move();
+            (void) sched_yield();
+        }
         since = clock_now(&clock_monotonic);
         while (clock_now(&clock_monotonic) - since < LIFE_NS / (1 + death % 7))
             pages_move();
@@ -237,6 +274,8 @@ START_TEST(death_at_any_instruction_takes_its_own_and_nothing_else)
     }
     ck_assert_uint_eq(atomic_load(&board->failures), 0);
     ck_assert_uint_gt(atomic_load(&board->rounds[0]), DEATHS);
+    /* What the index still has outlived who published it. */
+    expect(arena_prefix_trim(bed.table, PAGES) >= 0);
     forget(PROCESSES);
     bed_check(&bed);
     ck_assert_int_eq(munmap(board, sizeof(*board)), 0);

@@ -53,6 +53,28 @@ exports() {
     diff "$scratch/ought" "$scratch/is"
 }
 
+# One process computes a prompt, another finds it.
+prefixes() {
+    local first
+    # shellcheck disable=SC2086
+    cc -Wall -Wextra -Werror "$root/examples/prefix.c" $flags -o "$scratch/prefix"
+    mkfifo "$scratch/hold"
+    "$scratch/prefix" hold <"$scratch/hold" >"$scratch/first" &
+    first=$!
+    exec 9>"$scratch/hold"
+    for _ in {1..600}; do
+        [[ -s $scratch/first ]] && break
+        kill -0 "$first"
+        read -rt 0.05 <> <(:) || true
+    done
+    [[ $(<"$scratch/first") == '0 of 8 pages were there' ]]
+    [[ $("$scratch/prefix") == '8 of 8 pages were there' ]]
+    exec 9>&-
+    wait "$first"
+    # The arena ended with its last process.
+    [[ $("$scratch/prefix" </dev/null) == '0 of 8 pages were there' ]]
+}
+
 programs() {
     local libgmb=$1 pkgconfig=$2 gmbd=$3 flags program
     export GMB_SIM_DIR=$scratch/sim GMB_SIM_MEMORY=256M GMB_SOCKET=$scratch/client.sock
@@ -74,6 +96,7 @@ programs() {
     cc -Wall -Wextra -Werror "$root/examples/arena.c" $flags -o "$scratch/arena"
     "$scratch/arena" | tee "$scratch/said"
     [[ $(<"$scratch/said") == 'example: room for 1024 pages of 64 KiB of sim memory, 8 of them found unharmed' ]]
+    prefixes
     # shellcheck disable=SC2086
     cc -Wall -Wextra -Werror "$root/examples/pressure.c" $flags -o "$scratch/pressure"
     timeout 60 "$scratch/pressure" | tee "$scratch/said"

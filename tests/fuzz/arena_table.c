@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "client/arena_own.h"
+#include "client/arena_prefix.h"
 #include "daemon/arena_holder.h"
 #include "daemon/broker.h"
 #include "daemon/evict.h"
@@ -26,13 +27,41 @@
 
 /* ------------------------------------------------------------------ the library */
 
+static void prefix_use(const struct arena_table *table, uint32_t *pages, uint32_t n,
+    const struct arena_prefix_key keys[2], uint64_t value)
+{
+    uint32_t there = 0;
+
+    switch (value / 3 % 4) {
+    case 0:
+        if (arena_prefix_publish(table, pages[0], &keys[0], value % 2 == 0 ? &keys[1] : NULL,
+                &there) == ARENA_PREFIX_THERE)
+            FUZZ_CHECK(there < table->page_count);
+        break;
+    case 1:
+        FUZZ_CHECK(arena_prefix_lookup(table, 2, keys, pages, 4) <= 2);
+        break;
+    case 2:
+        (void) arena_prefix_unpublish(table, n, pages);
+        break;
+    default:
+        FUZZ_CHECK(arena_prefix_trim(table, n) <= (int) n);
+        break;
+    }
+}
+
 /* One call on pages that may not exist; what it allocates does. */
 static void pages_use(struct arena_pool *pool, uint32_t first, uint64_t value)
 {
     const struct arena_table *table = &pool->table;
+    const struct arena_prefix_key keys[2] = {{value & 7, 1}, {value >> 3 & 7, 1}};
     const struct arena_table_page hint = {.flags = (uint32_t) value, .parent = first};
     uint32_t pages[3] = {first, (uint32_t) (value >> 8), first}, n = 1 + (uint32_t) value / 8 % 3;
 
+    if (table->own != NULL && value % 3 == 0) {
+        prefix_use(table, pages, n, keys, value);
+        return;
+    }
     switch (value % 8) {
     case 0:
         if (arena_pages_alloc(pool, n, pages, 1) == ARENA_OP_OK) {
@@ -249,7 +278,7 @@ static void scribble(struct world *world, uint8_t what, uint32_t target, uint64_
     struct arena_table_page *page = &table->pages[target % table->page_count];
     struct arena_table_chunk *chunk = &table->chunks[target % table->layout.max_chunks];
 
-    switch (what % 6) {
+    switch (what % 7) {
     case 0:
         page->word = value;
         break;
@@ -264,6 +293,13 @@ static void scribble(struct world *world, uint8_t what, uint32_t target, uint64_
         break;
     case 3:
         table->free[target % (table->layout.max_chunks * table->layout.free_words)] = value;
+        break;
+    case 5:
+        if (table->index == NULL)
+            break;
+        table->index[target % (table->layout.index_buckets * ARENA_BUCKET_SLOTS)] = value;
+        table->keys[target % table->page_count].low = value & 7;
+        table->keys[target % table->page_count].high = 1;
         break;
     case 4:
         table->counts[target % table->layout.max_chunks] = (uint16_t) value;

@@ -19,7 +19,9 @@ enum sharer_what {
     /* Threads allocate, pin and free until it ends; pages of the order are referenced, pinned and
      * dropped meanwhile. */
     SHARER_CHURN,
-    SHARER_LEAVE, /* gives the arena up, and stays connected */
+    SHARER_PUBLISH, /* as a chain, under keys that sharer_main.c makes */
+    SHARER_LOOKUP,  /* of `count` keys; how many were found, and their pages, are in the answer */
+    SHARER_LEAVE,   /* gives the arena up, and stays connected */
 };
 
 struct sharer_order {

@@ -66,6 +66,37 @@ static int check(const struct sharer_order *order)
     return 0;
 }
 
+static struct gmb_prefix_key key(uint32_t number)
+{
+    return (struct gmb_prefix_key){.low = number + 1, .high = ~(uint64_t) number};
+}
+
+static int publish(const struct sharer_order *order)
+{
+    int r = 0;
+
+    for (uint32_t i = 0; r == 0 && i < order->count; i++) {
+        const struct gmb_prefix_key own = key(i), parent = key(i - 1);
+        const struct gmb_page_hint hint = {.parent = UINT32_MAX, .tokens = 16, .position = 16 * i};
+
+        r = gmb_page_set_hint(pages.arena, order->pages[i], &hint);
+        if (r == 0)
+            r = gmb_arena_prefix_publish(
+                pages.arena, order->pages[i], &own, i > 0 ? &parent : NULL);
+    }
+    return r;
+}
+
+static void lookup(uint32_t count, struct sharer_answer *answer)
+{
+    struct gmb_prefix_key keys[SHARER_PAGES];
+
+    for (uint32_t i = 0; i < count; i++)
+        keys[i] = key(i);
+    answer->result = gmb_arena_prefix_lookup(pages.arena, count, keys, answer->pages);
+    answer->count = answer->result > 0 ? (uint32_t) answer->result : 0;
+}
+
 static void stats(struct sharer_answer *answer)
 {
     struct gmb_arena_stats now = pages_stats(&pages);
@@ -105,6 +136,12 @@ static void order_run(const struct sharer_order *order, struct sharer_answer *an
         break;
     case SHARER_CHURN:
         churn_start(order);
+        break;
+    case SHARER_PUBLISH:
+        answer->result = publish(order);
+        break;
+    case SHARER_LOOKUP:
+        lookup(order->count, answer);
         break;
     case SHARER_LEAVE:
         answer->result = gmb_arena_free(pages.arena);

@@ -243,6 +243,32 @@ START_TEST(death_in_the_middle_of_everything_leaves_the_others_whole)
 }
 END_TEST
 
+START_TEST(a_prefix_outlives_who_computed_it_and_comes_back_from_the_host)
+{
+    uint32_t pages[6 * SHARER_PER_CHUNK], count = ARRAY_SIZE(pages);
+
+    begin();
+    need(&first, SHARER_ALLOC, count, NULL);
+    memcpy(pages, first.answer.pages, sizeof(pages));
+    need(&first, SHARER_PUBLISH, count, pages);
+    sharer_end(&first, SIGKILL);
+    wait_used(&second, count);
+    ck_assert_int_eq(sharer_do(&second, SHARER_LOOKUP, count + 5, NULL), (int) count);
+    ck_assert_mem_eq(second.answer.pages, pages, sizeof(pages));
+    need(&second, SHARER_CHECK, count, pages);
+    need(&second, SHARER_UNREF, count, pages);
+    ck_assert_uint_eq(used(&second), count); /* the index has them */
+    ck_assert_uint_ge(order_evict(&harness, "test", MIB(64)), MIB(12));
+    wait_leased(MIB(2));
+    sharer_start(&first, &harness, false);
+    ck_assert_int_eq(sharer_do(&first, SHARER_LOOKUP, count, NULL), (int) count);
+    need(&first, SHARER_CHECK, count, pages);
+    sharer_end(&second, 0);
+    sharer_end(&first, 0);
+    harness_stop(&harness);
+}
+END_TEST
+
 /* ------------------------------------------------------------------ who may not */
 
 static uint64_t raw_attach(struct raw *raw, const char *name)
@@ -400,5 +426,6 @@ UNIT_MAIN("integration_sharing", a_second_process_uses_what_the_first_one_comput
     a_stopped_process_holds_up_reclaim_and_nobody_else,
     one_that_leaves_drops_what_it_had_and_may_come_back,
     death_in_the_middle_of_everything_leaves_the_others_whole,
+    a_prefix_outlives_who_computed_it_and_comes_back_from_the_host,
     another_tenant_cannot_tell_whether_there_is_an_arena, names_are_needed_and_taken_once,
     a_holder_that_says_nonsense_harms_nobody)
