@@ -3,8 +3,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <sys/timerfd.h>
 
+#include "daemon/bell.h"
 #include "daemon/broker.h"
 
 /* Looks at a window while something is stalled, as often as the kernel does. */
@@ -40,9 +40,7 @@ static struct watch *watch_free(struct watch *watch)
 /* Readable from now on, until it is read. */
 static void watch_ring(struct watch *watch, uint64_t now_ns)
 {
-    const struct itimerspec at_once = {.it_value.tv_nsec = 1};
-
-    (void) timerfd_settime(watch->fd, 0, &at_once, NULL);
+    bell_ring(watch->fd);
     watch->rang_ns = now_ns;
     watch->silent = false;
 }
@@ -148,6 +146,7 @@ int watch_new(
     struct core_pressure_view view;
     uint64_t now = clock_now(session->broker->clock);
     struct watch *watch;
+    int r;
 
     if (!watch_allowed(pressure, listener))
         return -EDQUOT;
@@ -161,11 +160,12 @@ int watch_new(
     watch->params = *params;
     watch->window.size_ns = params->window_ns;
     stall_window_reset(&watch->window, now, view.stall_ns[params->line]);
-    watch->fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-    *ret_fd = watch->fd >= 0 ? fcntl(watch->fd, F_DUPFD_CLOEXEC, 0) : -1;
-    if (*ret_fd < 0) {
-        int r = -errno;
-
+    watch->fd = -1;
+    r = bell_new(&watch->fd);
+    *ret_fd = r == 0 ? fcntl(watch->fd, F_DUPFD_CLOEXEC, 0) : -1;
+    if (r == 0 && *ret_fd < 0)
+        r = -errno;
+    if (r < 0) {
         (void) watch_free(watch);
         return r;
     }

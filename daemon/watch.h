@@ -1,11 +1,7 @@
 /*
  * Watches: an fd that becomes readable when a level is reached, or when enough stall came together
  * within a window, as PSI's triggers (kernel/sched/psi.c).
- *
- * The fd is a timerfd that the broker lets expire at once, and not an eventfd: the client has the
- * same open file. A write to an eventfd whose counter the client has filled, and whose O_NONBLOCK
- * it has cleared, would hold the broker for ever; setting a timer never waits. To read it is the
- * same: 8 bytes, of which there are some or none.
+ * The fd is a bell (bell.h).
  */
 #pragma once
 
@@ -19,7 +15,7 @@ struct watch_params {
     uint64_t stall_ns, window_ns;
 };
 
-/* -EDQUOT: the client, or the tenant, has as many as it may; -ENOMEM; -errno of timerfd_create(2).
+/* -EDQUOT: the client, or the tenant, has as many as it may; -ENOMEM; -errno of bell_new().
  * `ret_fd` is the caller's. What holds already makes it readable at once. */
 int watch_new(struct session *session, const struct watch_params *params, uint64_t *ret_id,
     int *ret_fd) _must_check_;
