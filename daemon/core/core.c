@@ -137,6 +137,12 @@ struct core *core_free(struct core *core)
 {
     if (!core)
         return NULL;
+    for (uint32_t i = 0; i < core->requests.high; i++) {
+        struct request *request = slots_at(&core->requests, i);
+
+        if (request)
+            gang_disband(request->gang);
+    }
     for (uint32_t i = 0; i < core->leases.high; i++) {
         struct lease *lease = slots_at(&core->leases, i);
 

@@ -52,8 +52,9 @@ int bench_mover_bandwidth(struct bench_row *rows, size_t max);
 /*
  * `page_alloc_free`: ns for gmb_page_alloc() and gmb_page_unref() of one page, with 16 pages held,
  * by 1, 2 and 4 threads at once; the floor is one atomic add by as many threads, each to its own
- * cache line. Then the same by one thread held against malloc, jemalloc and mimalloc, where these
- * are installed: for comparison.
+ * cache line. `page_alloc_free_shared`: the same in an arena that several processes may hold, whose
+ * pages take more. Then `page_alloc_free` by one thread held against malloc, jemalloc and mimalloc,
+ * where these are installed: for comparison.
  */
 int bench_page_alloc_free(struct bench_row *rows, size_t max);
 

@@ -336,13 +336,22 @@ def grown(unit):
     return client if client and client['leased_bytes'] >= 2 * MIB else None
 
 
+def stopped_unpinned(process):
+    """Stops the worker, and lets it go on when that was while its pages were pinned."""
+    os.kill(process, signal.SIGSTOP)
+    if call('Evict', 'sstb', 'chat', '', str(2 * MIB), 'true')[0] > 0:
+        return True
+    os.kill(process, signal.SIGCONT)
+    return False
+
+
 def test_a_kill_is_told_and_the_broker_may_do_it():
     node.configure(node.CONFIG.replace('[Broker]', '[Broker]\nKill=yes\nRecallTimeout=100ms'))
     call('Reload')
     with Signals() as signals, pages('chat-pages.service'):
         victim = bed.wait_for('an arena with memory', lambda: grown('chat-pages.service'))
         # It no longer answers: what is recalled from it does not come back.
-        os.kill(victim['pid'], signal.SIGSTOP)
+        bed.wait_for('a worker stopped between two turns', lambda: stopped_unpinned(victim['pid']))
         free = get(device_path(), DEVICE, 'FreeBytes')
         call('SetTenant', 'ssa(ss)t', 'pool', '', '2', 'MemoryMin', '100%', 'Priority', '900', '0')
         with bed.transient('pool-a.service', 'python3', node.WORKER, str(free + 2 * MIB),
