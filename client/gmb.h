@@ -300,7 +300,7 @@ int gmb_page_wait(gmb_arena *arena, size_t n, const uint32_t *pages, uint64_t wa
 /* Marks a use, for the eviction policy; pinning does so, too. */
 int gmb_page_touch(gmb_arena *arena, size_t n, const uint32_t *pages);
 
-/* Readable (eventfd) since pages that were waited for arrived; read 8 bytes to reset. */
+/* Readable since pages that were waited for arrived; read 8 bytes to reset. */
 int gmb_arena_fd(const gmb_arena *arena);
 
 /* As gmb_page_unref() and gmb_page_unpin(), taking effect when the work now in `stream` (a

@@ -9,13 +9,13 @@
 #include <search.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/mman.h>
 
 #include "base/log.h"
 #include "daemon/arena_attach.h"
 #include "daemon/arena_holder.h"
 #include "daemon/arena_message.h"
+#include "daemon/bell.h"
 #include "daemon/broker.h"
 #include "daemon/evict.h"
 #include "daemon/hosting.h"
@@ -426,9 +426,7 @@ bool arena_slots_drop(struct arena *arena)
 
 void arena_notify(const struct arena *arena)
 {
-    /* Full: it has not looked since 2^64 − 2 times. */
-    list_for_each(holder, &arena->holders, struct arena_holder, link)(void)
-        eventfd_write(holder->event_fd, 1);
+    list_for_each(holder, &arena->holders, struct arena_holder, link) bell_ring(holder->event_fd);
 }
 
 void arena_blame(struct arena *arena, const struct arena_chunk *chunk, const char *what)

@@ -2,9 +2,9 @@
 #include "daemon/arena_holder.h"
 
 #include <errno.h>
-#include <sys/eventfd.h>
 
 #include "daemon/arena_message.h"
+#include "daemon/bell.h"
 #include "daemon/broker.h"
 #include "daemon/evict.h"
 #include "daemon/recall.h"
@@ -36,15 +36,16 @@ static bool number_take(struct arena *arena, uint32_t *ret)
 int arena_holder_new(struct arena *arena, core_id client, struct arena_holder **ret)
 {
     struct arena_holder *holder = calloc(1, sizeof(*holder));
+    int r;
 
     if (holder == NULL)
         return -ENOMEM;
     list_init(&holder->link);
     list_init(&holder->client_link);
-    holder->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (holder->event_fd < 0) {
+    r = bell_new(&holder->event_fd);
+    if (r < 0) {
         free(holder);
-        return -errno;
+        return r;
     }
     if (!number_take(arena, &holder->number)) {
         close_fd(&holder->event_fd);
