@@ -137,8 +137,8 @@ void arena_slot_give(struct arena_chunk *chunk, uint32_t page);
 /* Slots of pages that the worker freed meanwhile go back, if no job names them. Counts those that
  * may be dropped. */
 void arena_slots_sweep(struct arena_chunk *chunk);
-/* Makes room among the arena's slots: what can be computed again and nobody waits for is dropped, of
- * the chunk that was used longest ago. False when there is nothing. */
+/* Makes room among the arena's slots: what can be computed again and nobody waits for is dropped,
+ * of the chunk that was used longest ago. False when there is nothing. */
 bool arena_slots_drop(struct arena *arena);
 
 /* Tells whoever waits for pages to look. Never blocks. */

@@ -123,8 +123,8 @@ START_TEST(a_full_tier_drops_what_can_be_computed_again_and_keeps_the_rest)
     pages_fill(&pages, 32 * PER_CHUNK);
     for (uint32_t i = 0; i < 24 * PER_CHUNK; i++)
         ck_assert_int_eq(gmb_page_set_hint(pages.arena, pages.pages[i], &hint), 0);
-    /* 16 chunks fit in the tier. So of the 24 that may be dropped 16 are, from the device or from the
-     * tier, and the 8 others have room; and the library keeps some ready. */
+    /* 16 chunks fit in the tier. So of the 24 that may be dropped 16 are, from the device or from
+     * the tier, and the 8 others have room; and the library keeps some ready. */
     deadline = harness_now_ms() + HARNESS_DEADLINE_MS;
     while (pages_stats(&pages).mapped_bytes > MIB(4)) {
         ck_assert_uint_lt(harness_now_ms(), deadline);
