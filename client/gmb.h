@@ -435,8 +435,9 @@ int gmb_pressure_read(const gmb_session *session, unsigned device, struct gmb_pr
 int gmb_memory_info(
     const gmb_session *session, unsigned device, uint64_t *ret_free, uint64_t *ret_total);
 
-/* When an fd is to become readable: when a level is reached from below, or when `stall_ns` of stall
- * fall within any `window_ns` (as for PSI). One of both. */
+/* When an fd is to become readable: when a level is reached from below, once for each rise; or when
+ * `stall_ns` of stall fall within `window_ns` (as for PSI), again in each window while that goes
+ * on. One of both. */
 struct gmb_watch_params {
     size_t size;        /* sizeof(struct gmb_watch_params) */
     const char *device; /* UUID text; NULL: the broker's first device */
@@ -448,12 +449,11 @@ struct gmb_watch_params {
 };
 
 /*
- * An fd for poll(2) that becomes readable at most once a window while the condition holds; reading
- * 8 bytes resets it, as with an eventfd. Nobody need dispatch for it. The fd is the caller's to
- * close; `ret_watch` names the watch for gmb_pressure_unwatch(), and it ends with the session.
- * Both block for one exchange with the broker. INVALID, NOT_FOUND (no such device or watch),
- * EXHAUSTED (too many watches of the session or of the tenant), UNSUPPORTED, TIMED_OUT,
- * DISCONNECTED, FORKED.
+ * An fd for poll(2) that becomes readable at most once a window; reading 8 bytes resets it, as with
+ * an eventfd. Nobody need dispatch for it. The fd is the caller's to close; `ret_watch` names the
+ * watch for gmb_pressure_unwatch(), and it ends with the session. Both block for one exchange with
+ * the broker. INVALID, NOT_FOUND (no such device or watch), EXHAUSTED (too many watches of the
+ * session or of the tenant), UNSUPPORTED, TIMED_OUT, DISCONNECTED, FORKED.
  */
 int gmb_pressure_watch(
     gmb_session *session, const struct gmb_watch_params *params, int *ret_fd, uint64_t *ret_watch);
