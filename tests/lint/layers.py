@@ -18,6 +18,7 @@ MAY_USE = {
     'daemon': {'daemon/bus', 'daemon/core', 'policies', 'gpu', 'kernels', 'proto', 'base'},
     'daemon/bus': {'daemon', 'daemon/core', 'policies', 'gpu', 'proto', 'base'},
     'daemon/mover': {'gpu', 'kernels', 'proto', 'base'},
+    'daemon/keeper': {'daemon', 'base'},
     'client': {'proto', 'base', 'gpu'},
     'client/replay': {'client', 'gpu', 'kernels', 'policies', 'proto', 'base'},
 }
@@ -29,7 +30,7 @@ GENERATED = {'gmb.pb-c.h': 'proto', 'pressure.pb-c.h': 'proto', 'proto/gmb.pb-c.
 FOREIGN = {
     'protobuf-c/': {'proto'},
     'event2/': {'daemon', 'daemon/bus', 'daemon/mover', 'client', 'client/replay'},
-    'systemd/': {'daemon', 'daemon/bus', 'daemon/mover', 'client'},
+    'systemd/': {'daemon', 'daemon/bus', 'daemon/keeper', 'daemon/mover', 'client'},
     'ini.h': {'daemon', 'client'},
     'jansson.h': {'daemon', 'client', 'client/replay'},
     'xxhash.h': {'daemon', 'daemon/bus', 'daemon/mover', 'client', 'client/replay', 'gpu', 'kernels', 'base'},
