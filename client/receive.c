@@ -125,7 +125,7 @@ static int event_take(struct gmb_session *session, const Gmb__BrokerMessage *mes
         return 0;
     }
     if (message->body_case != GMB__BROKER_MESSAGE__BODY_ERROR)
-        return 0; /* an event of a later version */
+        return 0; /* a reply in the place of an event: nobody waits for it */
     (void) outcome_from_error(why, message->error);
     return why->code;
 }
@@ -156,7 +156,9 @@ static int frame_take(struct gmb_session *session, const uint8_t *bytes, size_t 
     if (r < 0)
         return outcome_set(
             why, GMB_E_PROTOCOL, "the broker sent %zu bytes that are no message", size);
-    if (frame_broker_fds(message) != fds->count)
+    if (frame_broker_foreign(message))
+        r = 0; /* only a later version knows how many fds belong to it */
+    else if (frame_broker_fds(message) != fds->count)
         r = outcome_set(why, GMB_E_PROTOCOL, "the broker sent %zu fds where %zu belong", fds->count,
             frame_broker_fds(message));
     else

@@ -107,6 +107,12 @@ static bool grant_valid(const Gmb__Grant *grant)
     return end <= grant->total_chunks && grant->total_chunks <= LIMIT_LEASE_CHUNKS;
 }
 
+bool frame_broker_foreign(const Gmb__BrokerMessage *message)
+{
+    return message->body_case == GMB__BROKER_MESSAGE__BODY__NOT_SET && message->id == 0 &&
+           message->base.n_unknown_fields > 0;
+}
+
 int frame_decode_broker(const uint8_t *bytes, size_t size, Gmb__BrokerMessage **ret)
 {
     ProtobufCMessage *base;
@@ -117,7 +123,7 @@ int frame_decode_broker(const uint8_t *bytes, size_t size, Gmb__BrokerMessage **
     if (r < 0)
         return r;
     message = (Gmb__BrokerMessage *) base;
-    if (message->body_case == GMB__BROKER_MESSAGE__BODY__NOT_SET)
+    if (message->body_case == GMB__BROKER_MESSAGE__BODY__NOT_SET && !frame_broker_foreign(message))
         return message_refuse(base);
     if (message->body_case == GMB__BROKER_MESSAGE__BODY_GRANT && !grant_valid(message->grant))
         return message_refuse(base);
