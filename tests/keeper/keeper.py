@@ -402,8 +402,7 @@ def the_broker_itself_is_watched_and_comes_back_on_the_same_sockets():
                  '--', GMBD, '--gpu=sim', '--config', config],
                 env={**os.environ, 'XDG_RUNTIME_DIR': directory, 'GMB_SIM_DIR': directory}) as process:
             try:
-                poll('the keeper has its sockets', lambda: os.path.exists(control))
-                status(control)
+                poll('the keeper listens', lambda: said(control).returncode == 0)
                 first = broker_pid(process.pid)
                 for number in signal.SIGKILL, signal.SIGABRT:
                     os.kill(broker_pid(process.pid), number)
@@ -417,10 +416,14 @@ def the_broker_itself_is_watched_and_comes_back_on_the_same_sockets():
             assert not os.path.exists(control)
 
 
-def status(control):
-    said = subprocess.run([GMBCTL, '--socket', control, 'status'], capture_output=True, text=True,
+def said(control):
+    return subprocess.run([GMBCTL, '--socket', control, 'status'], capture_output=True, text=True,
                           timeout=DEADLINE_S, check=False)
-    assert said.returncode == 0, said
+
+
+def status(control):
+    answer = said(control)
+    assert answer.returncode == 0, answer
 
 
 def main():
