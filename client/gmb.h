@@ -428,9 +428,10 @@ int gmb_pressure_read(const gmb_session *session, unsigned device, struct gmb_pr
 /*
  * What an engine that sizes its caches takes for the memory of its device, as cuMemGetInfo() would
  * tell on a device of its own: `total` is the most that the tenant can ever have there, `free` what
- * it could have now without anybody giving anything. Free is never more than total, and total never
- * more than the device hands out, whatever limits changed meanwhile; a device out of service has
- * nothing free. No system call. Errors as gmb_pressure_read().
+ * it could have now without anybody giving anything; whoever asks for all of it allows for a wait,
+ * since some may have to be released by the broker first. Free is never more than total, and total
+ * never more than the device hands out, whatever limits changed meanwhile; a device out of service
+ * has nothing free. No system call. Errors as gmb_pressure_read().
  */
 int gmb_memory_info(
     const gmb_session *session, unsigned device, uint64_t *ret_free, uint64_t *ret_total);

@@ -50,7 +50,8 @@ static void on_advice(void *user, const struct gmb_advice *advice)
 
 static int work(struct cache *cache)
 {
-    struct gmb_lease_params params = {.size = sizeof(params), .label = "cache"};
+    struct gmb_lease_params params = {
+        .size = sizeof(params), .wait_ns = UINT64_C(5000000000), .label = "cache"};
     uint64_t free_bytes, total_bytes;
 
     if (gmb_memory_info(cache->session, 0, &free_bytes, &total_bytes) != 0)
