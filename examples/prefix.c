@@ -3,7 +3,8 @@
  * has computed already, computes the rest, and publishes it for the others.
  *
  *     cc prefix.c $(pkg-config --cflags --libs gmb) -o prefix
- *     ./prefix hold & ./prefix
+ *     ./prefix hold                 in one terminal: 0 of 8 pages were there
+ *     ./prefix                      in another one: 8 of 8 pages were there
  *
  * With `hold` it stays until its standard input ends: an arena lives as long as its last process.
  */
