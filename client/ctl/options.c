@@ -29,6 +29,7 @@ static const char *const command_names[] = {
     [COMMAND_EVICT] = "evict",
     [COMMAND_DRAIN] = "drain",
     [COMMAND_PRESSURE] = "pressure",
+    [COMMAND_METRICS] = "metrics",
 };
 _Static_assert(ARRAY_SIZE(command_names) == COMMAND_MAX, "a name for each command");
 
@@ -69,6 +70,7 @@ static void help(void)
         "  leases                    who holds what\n"
         "  set TENANT KEY=VALUE...   change limits, all of them or none\n"
         "  pressure                  levels, stall, what tenants were asked and did\n"
+        "  metrics                   figures as text for a collector (OpenMetrics)\n"
         "  reload                    read the configuration files again\n"
         "  reclaim TENANT SIZE       make room for a tenant out of others' arenas\n"
         "  evict TENANT SIZE         move so much of a tenant's arenas to the host tier\n"
@@ -242,6 +244,8 @@ static int command_parse(
     options->command = (enum command) i;
     if (options->watch && options->command != COMMAND_PRESSURE)
         return usage_error(ret_status, "--watch is for pressure");
+    if (options->json && options->command == COMMAND_METRICS)
+        return usage_error(ret_status, "metrics has a form of its own: no --json");
     if (options->command == COMMAND_RECLAIM || options->command == COMMAND_EVICT)
         return move_parse(count - 1, words + 1, options, ret_status);
     if (options->command == COMMAND_DRAIN)

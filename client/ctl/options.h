@@ -24,6 +24,7 @@ enum command {
     COMMAND_EVICT,
     COMMAND_DRAIN,
     COMMAND_PRESSURE,
+    COMMAND_METRICS,
     COMMAND_MAX
 };
 

@@ -437,10 +437,68 @@ START_TEST(pressure_shows_levels_and_what_tenants_were_asked)
 }
 END_TEST
 
+/* Each family in one piece, each sample with its family's name, and the end. */
+static void assert_openmetrics(char *text)
+{
+    char families[32][64] = {0};
+    size_t count = 0;
+    bool ended = false;
+
+    for (char *rest = text, *line; (line = strsep(&rest, "\n")) != NULL && rest != NULL;) {
+        ck_assert_msg(!ended, "behind the end: %s", line);
+        if (strncmp(line, "# TYPE ", 7) == 0) {
+            ck_assert_uint_lt(count, ARRAY_SIZE(families));
+            ck_assert_int_eq(sscanf(line + 7, "%63s", families[count]), 1);
+            for (size_t i = 0; i < count; i++)
+                ck_assert_str_ne(families[i], families[count]);
+            count++;
+        } else if (strcmp(line, "# EOF") == 0) {
+            ended = true;
+        } else if (line[0] != '#') {
+            ck_assert_uint_gt(count, 0);
+            ck_assert_msg(
+                strncmp(line, families[count - 1], strlen(families[count - 1])) == 0, "%s", line);
+            ck_assert_ptr_nonnull(strrchr(line, ' '));
+        }
+    }
+    ck_assert(ended);
+}
+
+START_TEST(metrics_are_text_that_collectors_read)
+{
+    static const char device[] = "GPU-676d6273-696d-4000-8000-000000000000";
+    char line[256];
+
+    node_start(&node, 512 * MIB, TENANTS);
+    ck_assert_int_eq(ctl("metrics --json"), 2);
+    ck_assert_int_eq(ctl("metrics all"), 2);
+    ck_assert_int_eq(ctl("metrics"), 0);
+    (void) snprintf(line, sizeof(line),
+        "\ngmbd_device_memory_bytes{device=\"%s\",state=\"free\"} 536870912\n", device);
+    ck_assert_ptr_nonnull(strstr(ran.out, line));
+    (void) snprintf(line, sizeof(line),
+        "\ngmbd_tenant_memory_max_bytes{tenant=\"chat\",device=\"%s\"} 67108864\n", device);
+    ck_assert_ptr_nonnull(strstr(ran.out, line));
+    (void) snprintf(line, sizeof(line),
+        "\ngmbd_tenant_memory_max_bytes{tenant=\"batch\",device=\"%s\"} +Inf\n", device);
+    ck_assert_ptr_nonnull(strstr(ran.out, line));
+    (void) snprintf(line, sizeof(line),
+        "\ngmbd_tenant_pressure_level{tenant=\"batch\",device=\"%s\"} 0\n", device);
+    ck_assert_ptr_nonnull(strstr(ran.out, line));
+    (void) snprintf(line, sizeof(line),
+        "\ngmbd_tenant_stall_seconds_total{tenant=\"chat\",device=\"%s\",line=\"full\"} 0.000000\n",
+        device);
+    ck_assert_ptr_nonnull(strstr(ran.out, line));
+    ck_assert_ptr_nonnull(strstr(ran.out, "\ngmbd_requests_total{result=\"granted\"} 0\n"));
+    assert_openmetrics(ran.out);
+    node_stop(&node);
+}
+END_TEST
+
 UNIT_MAIN("client ctl", memory_is_moved_by_order,
     tables_are_aligned_and_sizes_are_as_people_write_them, lists_show_who_holds_what,
     long_lists_come_whole_and_without_repetition, set_changes_all_or_nothing,
     operators_do_not_overwrite_each_other_unseen, limit_goes_to_zero_and_back,
     reload_reads_the_files_or_changes_nothing, usage_errors_are_found_before_anybody_is_asked,
     broker_that_is_not_there_is_said_so, answer_that_cannot_be_written_is_no_success,
-    pressure_shows_levels_and_what_tenants_were_asked)
+    pressure_shows_levels_and_what_tenants_were_asked, metrics_are_text_that_collectors_read)
