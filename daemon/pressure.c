@@ -198,6 +198,8 @@ void pressure_changed(struct pressure *pressure, const struct core_action *actio
     uint32_t device = action->pressure.device;
     struct core_pressure_view view;
 
+    if (action->pressure.level)
+        observers_pressed(&pressure->broker->observers, action->pressure.tenant, device);
     if (tenant == NULL || !core_pressure_get(pressure->broker->core, tenant->index, device, &view))
         return;
     page_write(pressure, tenant, device, &view);

@@ -51,9 +51,13 @@ void report_status(const struct broker *broker, struct report *report)
     for (uint32_t i = 0; i < broker->device_count; i++) {
         Gmb__DeviceStatus *device = &report->list.devices.items[i];
         struct core_device_view view = {0};
+        enum pressure_level level = PRESSURE_NONE;
+        uint64_t pressed;
 
         (void) core_device_get(broker->core, i, &view);
+        (void) core_device_pressure(broker->core, i, &level, &pressed);
         gmb__device_status__init(device);
+        device->level = level;
         device->uuid = report_uuid(broker, i);
         device->name = borrow(broker->gpu->devices[i]->name);
         device->total_bytes = view.total;
@@ -88,9 +92,12 @@ static void tenant_devices_fill(
     for (uint32_t i = 0; i < broker->device_count; i++) {
         Gmb__TenantDevice *device = &report->tenant_devices[first + i];
         struct core_tenant_device_view view = {0};
+        struct core_pressure_view pressure = {0};
 
         (void) core_tenant_device_get(broker->core, tenant, i, &view);
+        (void) core_pressure_get(broker->core, tenant, i, &pressure);
         gmb__tenant_device__init(device);
+        device->level = pressure.level;
         device->uuid = report_uuid(broker, i);
         device->mig = broker->devices[i].mig;
         device->memory_min = view.limits.min;

@@ -11,7 +11,7 @@
 #define REPORT_ENTRIES 128
 /* TenantPressures of a page: at most 500 bytes each without their devices, of 120 each. */
 #define REPORT_PRESSURES 48
-/* TenantDevices of a page: at most 170 bytes each. */
+/* TenantDevices of a page: at most 180 bytes each. */
 #define REPORT_DEVICES 256
 
 struct report {

@@ -185,9 +185,16 @@ static uint64_t account_show(struct core *core, struct account *account, bool ch
     return CLOCK_NEVER;
 }
 
-/* Nobody is there to hear of it. */
+/* None of its clients is there to hear of it; who watches tenants is told that the level ends. */
 static void account_quiet(struct core *core, struct account *account)
 {
+    if (account->pressure.level != PRESSURE_NONE) {
+        struct core_action *action = answer_add(core, CORE_ACTION_PRESSURE);
+
+        action->pressure.device = account->device->index;
+        action->pressure.tenant = account->tenant->index;
+        action->pressure.level = true;
+    }
     account->pressure = (struct pressure_state){0};
     account->shown_device_level = PRESSURE_NONE;
     timer_set(&core->pressures, &account->due, CLOCK_NEVER);

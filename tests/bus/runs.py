@@ -2,7 +2,7 @@
 """org.gmbd.Broker1 on a bus of the test's own, with a polkit that is a program of the tests: what a
 booted system can't show (a bus that stops, a polkit that says nothing), and what is shown everywhere.
 
-runs.py GMBD GMBCTL FAKE_POLKIT     prints TAP
+runs.py GMBD GMBCTL FAKE_POLKIT LIBGMB WORKER     prints TAP
 """
 import contextlib
 import json
@@ -18,7 +18,7 @@ import traceback
 
 NAME, ROOT, MANAGER = 'org.gmbd.Broker1', '/org/gmbd/Broker1', 'org.gmbd.Broker1.Manager'
 SECONDS = 30
-GMBD = GMBCTL = POLKIT = None
+GMBD = GMBCTL = POLKIT = LIBGMB = WORKER = None
 
 BUS_CONFIG = '''<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
  "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
@@ -63,7 +63,8 @@ class Node:
         os.mkdir(f'{folder}/sim')
         self.configure('[Tenant chat]\nUser=*\nPriority=700\n')
         self.environment = {**os.environ, 'DBUS_SYSTEM_BUS_ADDRESS': self.address,
-                            'GMB_SIM_DIR': f'{folder}/sim', 'GMB_SIM_MEMORY': '256M'}
+                            'GMB_SIM_DIR': f'{folder}/sim', 'GMB_SIM_MEMORY': '256M',
+                            'GMB_SOCKET': f'{folder}/client.sock', 'LIBGMB': LIBGMB}
 
     def configure(self, text):
         with open(f'{self.folder}/gmbd.conf', 'w', encoding='ascii') as file:
@@ -112,6 +113,12 @@ class Node:
         wait_for('the broker', lambda: self.gmbctl('status'))
         return child
 
+    def worker(self, size):
+        """A process that holds a lease."""
+        child = self.start('python3', WORKER, str(size), stdout=subprocess.PIPE, text=True)
+        contains(child.stdout.readline(), 'holds as chat')
+        return child
+
     def log(self):
         with open(f'{self.folder}/log', encoding='utf-8') as file:
             return file.read()
@@ -138,12 +145,137 @@ class Node:
         return self.busctl('call', 'org.freedesktop.DBus', '/org/freedesktop/DBus',
                            'org.freedesktop.DBus', 'NameHasOwner', 's', NAME)['data'][0]
 
-    def get(self, name):
-        return self.busctl('get-property', NAME, ROOT, MANAGER, name)['data']
+    def get(self, name, path='', interface=MANAGER):
+        return self.busctl('get-property', NAME, ROOT + path, interface, name)['data']
 
     def reload(self, stranger=False, patience=SECONDS):
         return self.busctl('call', NAME, ROOT, MANAGER, 'Reload', stranger=stranger,
                            patience=patience)
+
+
+class Signals:
+    """What the broker says on the bus, from the beginning of the block on."""
+
+    def __init__(self, node):
+        self.node, self.text, self.seen = node, b'', []
+
+    def __enter__(self):
+        self.monitor = self.node.start(
+            'busctl', f'--address={self.node.address}', '--json=short', 'monitor', '--match',
+            f"type='signal',sender='{NAME}'", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        # It says so when it listens.
+        contains(self.monitor.stderr.readline(), b'Monitoring')
+        os.set_blocking(self.monitor.stdout.fileno(), False)
+        return self
+
+    def __exit__(self, *_exception):
+        self.monitor.kill()
+
+    def of(self, path, member):
+        """The data of every signal of that name so far."""
+        while chunk := read_some(self.monitor.stdout.fileno()):
+            self.text += chunk
+        *lines, self.text = self.text.split(b'\n')
+        self.seen += [json.loads(line) for line in lines if line]
+        return [each['payload']['data'] for each in self.seen
+                if each['path'] == ROOT + path and each['member'] == member]
+
+    def told(self, path, name):
+        """The values of a property so far."""
+        return [data[1][name]['data'] for data in self.of(path, 'PropertiesChanged')
+                if name in data[1]]
+
+
+def read_some(fd):
+    with contextlib.suppress(BlockingIOError):
+        return os.read(fd, 65536)
+    return b''
+
+
+def equal(found, wanted):
+    if found != wanted:
+        raise AssertionError(f'{found!r} is not {wanted!r}')
+
+
+CHAT, TENANT, DEVICE = '/tenant/chat', f'{NAME}.Tenant', f'{NAME}.Device'
+MIB = 1 << 20
+
+
+def pressed(node, limits, worker_bytes):
+    """A broker with a tenant of those limits and a worker; the worker and the device's UUID."""
+    node.configure(f'PressureDwell=1ms\n[Tenant chat]\nUser=*\n{limits}\n')
+    node.bus()
+    node.broker()
+    wait_for('the name', node.named)
+    uuid, = node.get('Pressure', CHAT, TENANT)
+    equal(node.get('Pressure', CHAT, TENANT), {uuid: 'none'})
+    return (node.worker(worker_bytes) if worker_bytes else None), uuid
+
+
+def device_path(uuid):
+    return '/device/' + uuid.replace('-', '_2d')
+
+
+def test_another_level_is_told_with_its_figures_and_its_end_too(node):
+    _none, uuid = pressed(node, 'MemoryMax=40M', 0)
+    with Signals(node) as signals:
+        worker = node.worker(36 * MIB) # 90 %; a seventh of the device
+        data = wait_for('the level', lambda: signals.of(CHAT, 'PressureChanged'))[0]
+        equal(data[:4], [uuid, 'medium', 'none', 4 * MIB])
+        assert all(isinstance(total, int) for total in data[4:]) and len(data) == 6, data
+        wait_for('the property', lambda: {uuid: 'medium'} in signals.told(CHAT, 'Pressure'))
+        equal(node.get('Pressure', CHAT, TENANT), {uuid: 'medium'})
+        worker.kill()
+        wait_for('the end', lambda: signals.of(CHAT, 'PressureChanged')[-1][:3] ==
+                 [uuid, 'none', 'none'])
+        wait_for('the property', lambda: signals.told(CHAT, 'Pressure')[-1] == {uuid: 'none'})
+
+
+def test_a_full_device_has_its_level(node):
+    _none, uuid = pressed(node, 'MemoryMax=100%', 0)
+    equal(node.get('Pressure', device_path(uuid), DEVICE), 'none')
+    capacity = sum(node.get(name, device_path(uuid), DEVICE) * sign
+                   for name, sign in (('TotalBytes', 1), ('ReserveBytes', -1)))
+    with Signals(node) as signals:
+        node.worker(capacity // (2 * MIB) * 2 * MIB) # all but less than a chunk
+        data = wait_for('the level', lambda: signals.of(CHAT, 'PressureChanged'))[0]
+        equal(data[:3], [uuid, 'critical', 'critical'])
+        wait_for('the property',
+                 lambda: 'critical' in signals.told(device_path(uuid), 'Pressure'))
+        equal(node.get('Pressure', device_path(uuid), DEVICE), 'critical')
+
+
+def flap(node, times):
+    """Limits under which 36 MiB are little and much by turns; at last all."""
+    for limit in ['200M', '40M'] * times + ['36M']:
+        contains(node.gmbctl('set', 'chat', f'MemoryMax={limit}'), 'chat')
+
+
+def test_levels_that_flap_are_told_at_most_ten_times_a_second_and_the_last_one_always(node):
+    pressed(node, 'MemoryMax=200M', 36 * MIB)
+    with Signals(node) as signals:
+        start = time.monotonic()
+        flap(node, 20)
+        wait_for('the last level', lambda: [
+            data[1] for data in signals.of(CHAT, 'PressureChanged')][-1:] == ['critical'])
+        most = int((time.monotonic() - start) / 0.1) + 1
+        levels = [data[1] for data in signals.of(CHAT, 'PressureChanged')]
+        assert len(levels) <= most, (levels, most)
+        # Nothing is told twice.
+        assert all(a != b for a, b in zip(levels, levels[1:])), levels
+
+
+def test_a_bus_that_stopped_hears_the_last_level(node):
+    bus = node.bus
+    started = []
+    node.bus = lambda: started.append(bus())
+    pressed(node, 'MemoryMax=200M', 36 * MIB)
+    with Signals(node) as signals:
+        started[0].send_signal(signal.SIGSTOP)
+        flap(node, 10)
+        started[0].send_signal(signal.SIGCONT)
+        wait_for('the last level', lambda: [
+            data[1] for data in signals.of(CHAT, 'PressureChanged')][-1:] == ['critical'])
 
 
 def test_a_bus_that_comes_later_is_found(node):
@@ -281,8 +413,8 @@ def test_a_polkit_that_says_nothing_holds_up_its_askers_alone(node):
 
 
 def main():
-    global GMBD, GMBCTL, POLKIT # pylint: disable=global-statement
-    GMBD, GMBCTL, POLKIT = sys.argv[1:4]
+    global GMBD, GMBCTL, POLKIT, LIBGMB, WORKER # pylint: disable=global-statement
+    GMBD, GMBCTL, POLKIT, LIBGMB, WORKER = sys.argv[1:6]
     for tool in ('dbus-daemon', 'busctl', 'setpriv'):
         if shutil.which(tool) is None:
             print(f'1..0 # SKIP {tool} is missing')

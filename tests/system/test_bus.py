@@ -222,6 +222,17 @@ def test_changes_are_told_with_their_values():
         assert not [each for each in signals.seen if each['path'] == tenant_path('pool')]
 
 
+def test_a_level_that_rises_is_told_and_so_is_its_end():
+    bed.equal(get(device_path(), DEVICE, 'Pressure'), 'none')
+    with Signals() as signals:
+        with node.worker('chat-a.service', 176 * MIB): # of 192 MiB: 91 %
+            data = signals.find('PressureChanged')
+            bed.equal((data[:2], data[3]), ([uuid(), 'medium'], 16 * MIB))
+            signals.changed(tenant_path('chat'), 'Pressure', {uuid(): 'medium'})
+            bed.equal(get(tenant_path('chat'), TENANT, 'Pressure'), {uuid(): 'medium'})
+        signals.find('PressureChanged', lambda data: data[:2] == [uuid(), 'none'])
+
+
 def test_set_tenant_sets_what_gmbctl_would_set():
     before = get(tenant_path('chat'), TENANT, 'Revision')
     with Signals() as signals:

@@ -336,13 +336,17 @@ END_TEST
 
 START_TEST(with_its_last_client_a_tenants_pressure_ends)
 {
+    size_t told;
+
     arena_start(20 * MIB);
     ladder_set(&world.tenants[0], PRESSURE_LOW, "pause-new");
     reconfigure();
     (void) world_lease(&world, chat, 20 * MIB);
     ck_assert_uint_eq(world.advice_count, 1);
+    told = world.level_count;
     world_kill(&world, chat);
     ck_assert_int_eq(level_of("chat"), PRESSURE_NONE);
+    assert_level(told, world.now_ns, 0, PRESSURE_NONE);
     ck_assert_uint_eq(world_advice(&world, "chat").steps.present, 0);
     ck_assert_uint_eq(world.advice_count, 2);
     /* Nobody hears of it any more: no timer is left but those of the device. */
