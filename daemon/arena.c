@@ -27,6 +27,7 @@ static const char *const phases[] = {
     [ARENA_MAPPED] = "mapped",
     [ARENA_CLOSING] = "closing",
     [ARENA_RECALLED] = "recalled",
+    [ARENA_LOSING] = "losing",
 };
 static_assert(ARRAY_SIZE(phases) == ARENA_PHASE_MAX, "every phase has a name");
 
@@ -142,9 +143,8 @@ struct arena *arena_free(struct arena *arena)
     free(arena->chunks);
     arena_held_drop_all(arena);
     arena->space = tier_space_free(arena->space);
-    if (arena->table.shared != NULL)
-        (void) munmap(arena->table.shared, arena->table.layout.table_bytes);
     close_fd(&arena->table_fd);
+    closer_unmap(arena->broker->closer, arena->table.shared, arena->table.layout.table_bytes);
     list_for_each_safe(holder, &arena->holders, struct arena_holder, link)(void)
         arena_holder_free(holder);
     list_remove(&arena->departed_link);

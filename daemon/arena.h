@@ -27,7 +27,14 @@ struct broker;
 struct client;
 struct arena;
 
-enum arena_phase { ARENA_EMPTY, ARENA_MAPPED, ARENA_CLOSING, ARENA_RECALLED, ARENA_PHASE_MAX };
+enum arena_phase {
+    ARENA_EMPTY,
+    ARENA_MAPPED,
+    ARENA_CLOSING,
+    ARENA_RECALLED,
+    ARENA_LOSING, /* nobody has it; pages that had bytes there are told that they are lost */
+    ARENA_PHASE_MAX
+};
 
 const char *arena_phase_name(enum arena_phase phase);
 
@@ -49,7 +56,7 @@ struct arena_page {
 };
 
 struct arena_chunk {
-    struct list link;   /* of its device: closing, unsent or recalled */
+    struct list link;   /* of its device: closing, unsent, recalled or losing */
     struct list wanted; /* arena.wanted: some of its pages are */
     struct arena *arena;
     uint32_t index;
@@ -66,6 +73,8 @@ struct arena_chunk {
     uint32_t spare;       /* of its pages in the tier, those that may be dropped, as last seen */
     uint32_t drops;       /* pages that may be dropped instead of copied */
     uint32_t beneficiary; /* CLOSING, RECALLED: index of the tenant, UINT32_MAX an operator */
+    uint32_t lose_at;     /* LOSING: from this page of the chunk on */
+    bool mapped_early;    /* LOSING: it was filled again meanwhile, and is mapped */
     uint64_t came_ns;     /* when it was mapped */
     uint64_t due_ns;      /* CLOSING: look again; RECALLED: deadline; MAPPED: not chosen before */
     struct arena_page *pages; /* by page of the chunk; NULL: none has a slot */

@@ -3,15 +3,13 @@
 
 #include <errno.h>
 
+#include "daemon/arena_forget.h"
 #include "daemon/arena_message.h"
 #include "daemon/bell.h"
 #include "daemon/broker.h"
 #include "daemon/evict.h"
 #include "daemon/recall.h"
 #include "daemon/restore.h"
-
-/* In one turn: about a quarter of a millisecond. */
-#define TURN_PAGES 65536
 
 static_assert(ARENA_HOLDERS_MAX == LIMIT_LEASE_HOLDERS, "the core admits whom a word has room for");
 
@@ -94,7 +92,7 @@ static void chunks_look(struct arena *arena)
         if (chunk == NULL)
             continue;
         if (!core_lease_chunk(arena->broker->core, arena->lease, i, &number, &generation)) {
-            if (chunk->phase != ARENA_EMPTY)
+            if (chunk->phase != ARENA_EMPTY && chunk->phase != ARENA_LOSING)
                 arena_index_emptied(arena, i);
             continue;
         }
@@ -208,44 +206,6 @@ void arena_spread(struct arena *arena, core_id asker, const struct core_action *
     }
 }
 
-/* Of a shared arena: pages of the index that somebody still references have no bytes any more. */
-static void pages_lose(struct arena *arena, uint32_t index)
-{
-    const struct arena_table *table = &arena->table;
-    uint32_t count = table->layout.pages_per_chunk;
-
-    for (uint32_t i = index * count; i < (index + 1) * count; i++) {
-        uint64_t *at = &table->pages[i].word, word;
-
-        arena_table_page_forget(table, i, arena->departed | arena->forgetting);
-        word = __atomic_load_n(at, __ATOMIC_SEQ_CST);
-        while (arena_word_state(word) == ARENA_PAGE_RESIDENT ||
-               arena_word_state(word) == ARENA_PAGE_EVICTING ||
-               arena_word_state(word) == ARENA_PAGE_RESTORING) {
-            if (__atomic_compare_exchange_n(at, &word, arena_word_with_state(word, ARENA_PAGE_LOST),
-                    false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
-                break;
-        }
-    }
-}
-
-void arena_index_emptied(struct arena *arena, uint32_t index)
-{
-    struct arena_chunk *chunk = arena_chunk_find(arena, index);
-
-    if (arena_table_shared(&arena->table) && index < arena->table.layout.max_chunks) {
-        pages_lose(arena, index);
-        __atomic_store_n(
-            &arena->table.chunks[index].state, (uint32_t) ARENA_CHUNK_EMPTY, __ATOMIC_SEQ_CST);
-    }
-    if (chunk == NULL)
-        return;
-    evict_leave(chunk);
-    chunk->phase = ARENA_EMPTY;
-    chunk->overdue = chunk->filling = chunk->opening = false;
-    arena_chunk_settle(chunk);
-}
-
 void arena_index_returned(struct arena *arena, uint32_t index)
 {
     struct arena_chunk *chunk = arena_chunk_find(arena, index);
@@ -260,40 +220,4 @@ void arena_index_returned(struct arena *arena, uint32_t index)
         return; /* it was never mapped there, or is asked for already */
     chunk->beneficiary = arena->tenant;
     recall_add(chunk);
-}
-
-/* ------------------------------------------------------------------ what is left of the gone */
-
-static uint32_t arena_forget(struct arena *arena, uint32_t budget)
-{
-    uint32_t done = 0;
-
-    if (arena->forgetting == 0) {
-        arena->forgetting = arena->departed;
-        arena->departed = 0;
-        arena->forget_at = 0;
-    }
-    for (; done < budget && arena->forget_at < arena->table.page_count; done++)
-        arena_table_page_forget(&arena->table, arena->forget_at++, arena->forgetting);
-    if (arena->forget_at < arena->table.page_count)
-        return done;
-    arena->numbers &= ~arena->forgetting;
-    arena->forgetting = 0;
-    if (arena->departed == 0)
-        list_remove(&arena->departed_link);
-    return done + 1;
-}
-
-void arena_forget_turn(struct hosting *hosting)
-{
-    uint32_t left = TURN_PAGES;
-    struct arena *arena;
-
-    while ((arena = list_first(&hosting->departed, struct arena, departed_link)) != NULL) {
-        left -= MIN(arena_forget(arena, left), left);
-        if (left == 0) {
-            hosting_kick(hosting);
-            return;
-        }
-    }
 }

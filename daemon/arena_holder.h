@@ -45,10 +45,5 @@ bool arena_chunk_reachable(const struct arena_chunk *chunk);
 
 /* Chunks that were granted to `asker` go to all others who have them by now. */
 void arena_spread(struct arena *arena, core_id asker, const struct core_action *action);
-/* Nobody has the index any more. What other holders' pages were there is lost. */
-void arena_index_emptied(struct arena *arena, uint32_t index);
 /* One holder less has the index: it is empty, or others are asked for it, or keep it. */
 void arena_index_returned(struct arena *arena, uint32_t index);
-
-/* Clears what holders have left that are gone; a bounded number of pages. */
-void arena_forget_turn(struct hosting *hosting);

@@ -426,7 +426,7 @@ void on_arena_mapped(struct session *session, const Gmb__ClientMessage *message)
     for (uint32_t i = body->first; i < body->first + body->count; i++) {
         struct arena_chunk *chunk = arena->chunks[i];
 
-        if (chunk != NULL && chunk->phase != ARENA_EMPTY)
+        if (chunk != NULL && chunk->phase != ARENA_EMPTY && chunk->phase != ARENA_LOSING)
             continue;
         /* What it wasn't granted, it can't have mapped; and an event is a few bytes, whose nonsense
          * must not cost a look at every index. */
@@ -435,7 +435,14 @@ void on_arena_mapped(struct session *session, const Gmb__ClientMessage *message)
         chunk = arena_chunk_get(arena, i);
         if (chunk == NULL)
             break;
+        if (chunk->phase == ARENA_LOSING) {
+            chunk->mapped_early = true;
+            continue;
+        }
         chunk->phase = ARENA_MAPPED;
+        /* Who mapped it found it closed, if it was filled while its old pages were being lost. */
+        if (arena_table_shared(&arena->table))
+            (void) arena_chunk_swap(chunk, ARENA_CHUNK_EMPTY, ARENA_CHUNK_LIVE);
         chunk->filling = false;
         chunk->due_ns = 0;
         chunk->came_ns = now;

@@ -5,7 +5,7 @@
 #include <event2/event.h>
 
 #include "base/log.h"
-#include "daemon/arena_holder.h"
+#include "daemon/arena_forget.h"
 #include "daemon/arena_message.h"
 #include "daemon/broker.h"
 #include "daemon/evict.h"
@@ -163,6 +163,7 @@ int hosting_new(struct broker *broker, uint32_t device, uint64_t tier_bytes, str
     list_init(&hosting->unsent);
     list_init(&hosting->recalled);
     list_init(&hosting->wanting);
+    list_init(&hosting->losing);
     list_init(&hosting->departed);
     hosting->turn = event_new(broker->base, -1, 0, on_turn, hosting);
     r = reclaim_init(&hosting->reclaim);

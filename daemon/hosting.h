@@ -30,6 +30,8 @@ struct hosting {
     struct list closing;  /* struct arena_chunk.link: waits for its turn to be emptied */
     struct list unsent;   /* … is empty, and its worker not told yet */
     struct list recalled; /* … and was told, by deadline */
+    struct list losing;   /* … or nobody has it, and its pages are told so */
+    uint32_t lost_pages;  /* that were looked at for it since the last turn */
     struct list wanting;  /* struct arena.wanted_link */
     struct list departed; /* struct arena.departed_link: holders are gone whose bits are there */
     uint64_t due_ns;      /* when there is something to look at; 0: kicked; CLOCK_NEVER */

@@ -166,7 +166,7 @@ enum arena_vacancy arena_table_chunk_vacant(const struct arena_table *table, uin
     return vacancy;
 }
 
-static void token_put(const struct arena_table *table, uint32_t page)
+void arena_table_token_put(const struct arena_table *table, uint32_t page)
 {
     uint32_t chunk = arena_table_chunk_of(table, page);
     uint32_t index = page - chunk * table->layout.pages_per_chunk;
@@ -199,5 +199,5 @@ void arena_table_page_forget(const struct arena_table *table, uint32_t page, uin
     } while (
         !__atomic_compare_exchange_n(at, &word, next, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST));
     if (arena_word_state(next) == ARENA_PAGE_FREE)
-        token_put(table, page);
+        arena_table_token_put(table, page);
 }

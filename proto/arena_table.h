@@ -232,6 +232,9 @@ enum arena_vacancy arena_table_chunk_vacant(const struct arena_table *table, uin
  */
 void arena_table_page_forget(const struct arena_table *table, uint32_t page, uint32_t holders);
 
+/* Of a shared arena: the token of a FREE page is put in its place if it isn't there. */
+void arena_table_token_put(const struct arena_table *table, uint32_t page);
+
 /* Exact for every page below ARENA_PAGES_MAX: the error is below 2^24 / 2^40, what it may be is 1 /
  * 2^12. */
 static inline uint32_t arena_table_chunk_of(const struct arena_table *table, uint32_t page)

@@ -271,43 +271,10 @@ END_TEST
 
 /* ------------------------------------------------------------------ who may not */
 
-static uint64_t raw_attach(struct raw *raw, const char *name)
+/* A small one: what these tests need. */
+static uint64_t raw_share_small(struct raw *raw, const char *name)
 {
-    Gmb__ClientMessage message = GMB__CLIENT_MESSAGE__INIT;
-    Gmb__ArenaAttach body;
-
-    gmb__arena_attach__init(&body);
-    body.name = (char *) (uintptr_t) name;
-    message.body_case = GMB__CLIENT_MESSAGE__BODY_ARENA_ATTACH;
-    message.arena_attach = &body;
-    return raw_send(raw, &message);
-}
-
-static void raw_ready(struct raw *raw, uint64_t lease)
-{
-    Gmb__ClientMessage message = GMB__CLIENT_MESSAGE__INIT;
-    Gmb__ArenaReady body = GMB__ARENA_READY__INIT;
-
-    body.lease = lease;
-    message.body_case = GMB__CLIENT_MESSAGE__BODY_ARENA_READY;
-    message.arena_ready = &body;
-    raw_tell(raw, &message);
-}
-
-static uint64_t raw_share(struct raw *raw, const char *name)
-{
-    Gmb__ClientMessage message = GMB__CLIENT_MESSAGE__INIT;
-    Gmb__ArenaRequest body;
-
-    gmb__arena_request__init(&body);
-    body.page_bytes = SHARER_PAGE;
-    body.chunk_bytes = HARNESS_CHUNK;
-    body.max_bytes = MIB(64);
-    body.shared = true;
-    body.label = (char *) (uintptr_t) name;
-    message.body_case = GMB__CLIENT_MESSAGE__BODY_ARENA_REQUEST;
-    message.arena_request = &body;
-    return raw_send(raw, &message);
+    return raw_share(raw, name, SHARER_PAGE, MIB(64));
 }
 
 static void expect_denied(struct raw *raw, uint64_t id, char text[LIMIT_TEXT_BYTES])
@@ -365,15 +332,15 @@ START_TEST(names_are_needed_and_taken_once)
     harness_start(&harness, BROKER HARNESS_TENANT);
     raw_connect(&raw, &harness);
     raw_connect(&other, &harness);
-    raw_expect_error(&raw, raw_share(&raw, ""), GMB_STATUS_INVALID);
+    raw_expect_error(&raw, raw_share_small(&raw, ""), GMB_STATUS_INVALID);
     expect_denied(&other, raw_attach(&other, ""), text);
-    raw_expect_arena(&raw, raw_share(&raw, "kv"), &arena);
-    raw_expect_error(&other, raw_share(&other, "kv"), GMB_STATUS_CONFLICT);
+    raw_expect_arena(&raw, raw_share_small(&raw, "kv"), &arena);
+    raw_expect_error(&other, raw_share_small(&other, "kv"), GMB_STATUS_CONFLICT);
     raw_expect_error(&raw, raw_attach(&raw, "kv"), GMB_STATUS_INVALID); /* it has it */
     raw_expect_done(&raw, raw_release(&raw, arena.lease));
     raw_arena_close(&arena);
     expect_denied(&other, raw_attach(&other, "kv"), text);
-    raw_expect_arena(&other, raw_share(&other, "kv"), &arena);
+    raw_expect_arena(&other, raw_share_small(&other, "kv"), &arena);
     raw_expect_done(&other, raw_release(&other, arena.lease));
     raw_close(&other);
     raw_arena_close(&arena);
