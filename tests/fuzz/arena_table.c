@@ -14,6 +14,7 @@
 
 #include "client/arena_own.h"
 #include "client/arena_prefix.h"
+#include "daemon/arena_forget.h"
 #include "daemon/arena_holder.h"
 #include "daemon/broker.h"
 #include "daemon/evict.h"

@@ -83,14 +83,18 @@ static unsigned page_level(const struct status_page *page)
 static struct status_copy page_copy(const struct status_page *page)
 {
     const struct status_entry *entry = &page->entries[0];
+    uint64_t words[sizeof(struct status_copy) / sizeof(uint64_t)], head;
     struct status_copy copy;
-    uint64_t head;
 
     do {
+        const uint64_t *from;
+
         head = __atomic_load_n(&entry->head, __ATOMIC_ACQUIRE);
-        copy = entry->copies[head & 1];
-        __atomic_thread_fence(__ATOMIC_ACQUIRE);
+        from = (const uint64_t *) (const void *) &entry->copies[head & 1];
+        for (size_t i = 0; i < ARRAY_SIZE(words); i++)
+            words[i] = __atomic_load_n(&from[i], __ATOMIC_ACQUIRE);
     } while (__atomic_load_n(&entry->head, __ATOMIC_RELAXED) != head);
+    memcpy(&copy, words, sizeof(copy));
     return copy;
 }
 
