@@ -32,6 +32,9 @@
  * room. */
 #define LIMIT_WANT_PAGES 4096
 #define LIMIT_RECALL_CHUNKS 4096
+/* Workspaces of a device that are asked back and not given yet: all of them are looked at in each
+ * turn of the device, and more workers than that have no business to be disturbed at once. */
+#define LIMIT_REVOKED_LEASES 64
 
 /* Arenas of one client, and chunks that all of them may ever have: each index costs the broker
  * about 80 bytes of page table and ledger before anything is behind it. */

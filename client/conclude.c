@@ -11,6 +11,7 @@
 #include "client/grant.h"
 #include "client/lease.h"
 #include "client/request.h"
+#include "client/revoke.h"
 
 int conclude_enable(
     struct gmb_session *session, const struct request *request, struct outcome *outcome)
@@ -129,6 +130,7 @@ void request_conclude_consume(
 
     (void) pthread_mutex_lock(&session->lock);
     lease->busy = lease->busy && nobody;
+    revoke_look(session);
     if (ret->outcome.code == 0 && !nobody)
         atomic_store(&lease->chunks, request->total_chunks);
     if (undone && granted)

@@ -13,6 +13,7 @@
 #include "client/lease.h"
 #include "client/news.h"
 #include "client/request.h"
+#include "client/revoke.h"
 #include "client/wait.h"
 
 /* Without the lock. */
@@ -31,7 +32,7 @@ static void callback_run(
 
 static bool callbacks_wait(const struct gmb_session *session)
 {
-    return !list_empty(&session->answered) || news_wait(session);
+    return !list_empty(&session->answered) || news_wait(session) || revoke_wait(session);
 }
 
 int callbacks_run(struct gmb_session *session, const struct outcome *verdict)
@@ -43,6 +44,7 @@ int callbacks_run(struct gmb_session *session, const struct outcome *verdict)
         struct request *request = list_first(&session->answered, struct request, link);
 
         if (request == NULL) {
+            count += revoke_run(session);
             count += news_run(session);
             continue;
         }

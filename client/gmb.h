@@ -552,6 +552,24 @@ int gmb_lease_new_async(gmb_session *session, const struct gmb_lease_params *par
 int gmb_lease_grow_async(gmb_lease *lease, uint64_t bytes, uint64_t wait_ns, gmb_lease_fn done,
     void *user, uint64_t *ret_request);
 
+/* Called by whoever dispatches (as gmb_lease_fn): the broker asks `bytes` of the lease back, since
+ * a tenant that is entitled to memory waits for it and nobody can move what is in a lease. Answer
+ * with gmb_lease_shrink() by at least so much, or gmb_lease_release(), in here or later, before
+ * `deadline_ns` on CLOCK_MONOTONIC. Who doesn't is passed over for others, and where the operator
+ * allows it may be killed. May call any gmb_* function but gmb_disconnect() and gmb_dispatch(). The
+ * lease is valid during the call: another thread's gmb_lease_release() of it waits for the end of
+ * the call, so don't wait for that thread in here. It may be one whose gmb_lease_new() in another
+ * thread is about to return. */
+typedef void (*gmb_revoke_fn)(void *user, gmb_lease *lease, uint64_t bytes, uint64_t deadline_ns);
+
+/*
+ * From now on `revoke` is called for each lease that is asked back; NULL ends that. Without a
+ * callback nothing is answered; what is asked meanwhile is handed to the next one. Replaces the
+ * callback before, which doesn't run any more when this has returned, except if it is called from
+ * there. Exchanges nothing with the broker. FORKED.
+ */
+int gmb_revoke_subscribe(gmb_session *session, gmb_revoke_fn revoke, void *user);
+
 /* Withdraws a request that waits; its `done` is called with GMB_E_CANCELLED. If the grant was
  * already on the way, `done` brings it. NOT_FOUND when it is answered already. */
 int gmb_cancel(gmb_session *session, uint64_t request);

@@ -17,6 +17,7 @@
 #include "client/grant.h"
 #include "client/news.h"
 #include "client/request.h"
+#include "client/revoke.h"
 #include "client/wait.h"
 
 /* The requests' own outcomes say more than the end of the session, where they have one. */
@@ -92,6 +93,7 @@ static int answer_take(struct gmb_session *session, struct request *request,
         return 0;
     case GMB__BROKER_MESSAGE__BODY_WELCOME:
     case GMB__BROKER_MESSAGE__BODY_CHUNK_RECALL:
+    case GMB__BROKER_MESSAGE__BODY_LEASE_REVOKE:
     case GMB__BROKER_MESSAGE__BODY_PRESSURE:
     case GMB__BROKER_MESSAGE__BODY_ADVICE:
     case GMB__BROKER_MESSAGE__BODY_DEVICE_FAILED:
@@ -116,6 +118,8 @@ static int event_take(struct gmb_session *session, const Gmb__BrokerMessage *mes
     }
     if (message->body_case == GMB__BROKER_MESSAGE__BODY_CHUNK_RECALL)
         return arena_recall_take(session, message->chunk_recall, why);
+    if (message->body_case == GMB__BROKER_MESSAGE__BODY_LEASE_REVOKE)
+        return revoke_take(session, message->lease_revoke, why);
     if (message->body_case == GMB__BROKER_MESSAGE__BODY_PRESSURE)
         return news_pressure_take(session, message->pressure, why);
     if (message->body_case == GMB__BROKER_MESSAGE__BODY_ADVICE)

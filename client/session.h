@@ -63,6 +63,15 @@ struct subscription {
     pthread_t runner;
 };
 
+/* Who is called for leases that are asked back. */
+struct revoke_subscription {
+    gmb_revoke_fn call; /* NULL: nobody */
+    unsigned noted;     /* leases that are asked back, and nobody was called for */
+    void *user;
+    const struct gmb_lease *running; /* a callback for it, in `runner`; NULL: none */
+    pthread_t runner;
+};
+
 struct gmb_session {
     /* fork.c */
     struct list registered;
@@ -107,6 +116,7 @@ struct gmb_session {
     struct list arenas;     /* by their leases' links */
     uint64_t arenas_due_ns; /* when they are looked after next */
     struct subscription subscription;
+    struct revoke_subscription revoke;
 };
 
 struct gmb_lease {
@@ -121,11 +131,13 @@ struct gmb_lease {
     uint64_t address;
     uint64_t reserved_bytes;
 
-    uint64_t wanted_bytes;   /* address space asked for */
-    _Atomic uint32_t chunks; /* mapped and accessible */
-    bool busy;               /* a call is at work on it */
-    bool unsettled;          /* a grow was given up before it was answered */
-    bool dropped;            /* released meanwhile: goes once the grow is settled */
+    uint64_t wanted_bytes;     /* address space asked for */
+    _Atomic uint32_t chunks;   /* mapped and accessible */
+    bool busy;                 /* a call is at work on it */
+    bool unsettled;            /* a grow was given up before it was answered */
+    bool dropped;              /* released meanwhile: goes once the grow is settled */
+    uint64_t revoked_bytes;    /* asked back, and nobody was called for it yet; 0: nothing … */
+    uint64_t revoked_until_ns; /* … until then */
 };
 
 enum request_kind {

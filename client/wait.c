@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "client/receive.h"
 #include "client/request.h"
+#include "client/revoke.h"
 
 static struct timespec timespec_from_ns(uint64_t ns)
 {
@@ -90,6 +91,7 @@ int request_await(struct gmb_session *session, struct request *request, struct o
         request_abandon(session, request);
         if (grown != NULL)
             grown->busy = false;
+        revoke_look(session);
     }
     (void) pthread_mutex_unlock(&session->lock);
     return answered ? 0

@@ -23,6 +23,8 @@
 
 /* A worker synchronises its device and unmaps: milliseconds, unless a long kernel runs. */
 #define RECALL_TIMEOUT_DEFAULT_NS (5 * NSEC_PER_SEC)
+/* The library gives chunks back; a workspace only the program, which may finish what it is at. */
+#define REVOKE_TIMEOUT_DEFAULT_NS (30 * NSEC_PER_SEC)
 
 /* A worker shrinks its batch within one of its steps, and says so. */
 #define ADVICE_GRACE_DEFAULT_NS (5 * NSEC_PER_SEC)
@@ -63,6 +65,7 @@ static struct config_parser *parser_new(
     config->log_level = LOG_LEVEL_INFO;
     config->options = core_options_default;
     config->recall_timeout_ns = RECALL_TIMEOUT_DEFAULT_NS;
+    config->revoke_timeout_ns = REVOKE_TIMEOUT_DEFAULT_NS;
     config->advice_grace_ns = ADVICE_GRACE_DEFAULT_NS;
     config->mover_idle_ns = mover_options_default.idle_ns;
     config->device_count = MIN(device_count, (size_t) LIMIT_DEVICES);

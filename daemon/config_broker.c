@@ -22,6 +22,8 @@ enum broker_key {
     BROKER_PREFETCH,
     BROKER_HOST_TIER,
     BROKER_RECALL_TIMEOUT,
+    BROKER_REVOKE_TIMEOUT,
+    BROKER_REVOKE,
     BROKER_MOVER_IDLE,
     BROKER_KILL,
     BROKER_PRESSURE_LOW,
@@ -50,6 +52,8 @@ static const char *const broker_keys[] = {
     [BROKER_PREFETCH] = "Prefetch",
     [BROKER_HOST_TIER] = "HostTier",
     [BROKER_RECALL_TIMEOUT] = "RecallTimeout",
+    [BROKER_REVOKE_TIMEOUT] = "RevokeTimeout",
+    [BROKER_REVOKE] = "Revoke",
     [BROKER_MOVER_IDLE] = "MoverIdle",
     [BROKER_KILL] = "Kill",
     [BROKER_PRESSURE_LOW] = "PressureLow",
@@ -227,12 +231,14 @@ static int host_tier_assign(
     return 0;
 }
 
-static int kill_assign(struct config *config, const char *value, char reason[CONFIG_REASON_BYTES])
+static int flag_assign(
+    bool *target, const char *key, const char *value, char reason[CONFIG_REASON_BYTES])
 {
-    config->kill = strcmp(value, "yes") == 0;
-    if (config->kill || strcmp(value, "no") == 0)
+    *target = strcmp(value, "yes") == 0;
+    if (*target || strcmp(value, "no") == 0)
         return 0;
-    (void) snprintf(reason, CONFIG_REASON_BYTES, "Kill=%.64s is refused: it is yes or no", value);
+    (void) snprintf(
+        reason, CONFIG_REASON_BYTES, "%s=%.64s is refused: it is yes or no", key, value);
     return -EINVAL;
 }
 
@@ -307,10 +313,14 @@ static int broker_apply(struct config_parser *parser, enum broker_key key, const
         return host_tier_assign(parser, value, reason);
     case BROKER_RECALL_TIMEOUT:
         return span_assign(&config->recall_timeout_ns, name, value, reason);
+    case BROKER_REVOKE_TIMEOUT:
+        return span_assign(&config->revoke_timeout_ns, name, value, reason);
+    case BROKER_REVOKE:
+        return flag_assign(&config->revoke, name, value, reason);
     case BROKER_MOVER_IDLE:
         return span_assign(&config->mover_idle_ns, name, value, reason);
     case BROKER_KILL:
-        return kill_assign(config, value, reason);
+        return flag_assign(&config->kill, name, value, reason);
     case BROKER_PRESSURE_LOW:
     case BROKER_PRESSURE_MEDIUM:
     case BROKER_PRESSURE_CRITICAL:

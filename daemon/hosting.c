@@ -1,4 +1,4 @@
-/* See hosting.h. What each turn does, in order: plans, copies out, recalls, copies in. */
+/* See hosting.h. A turn: plans, copies out, recalls and revokes, copies in. */
 #include "daemon/hosting.h"
 
 #include <errno.h>
@@ -68,6 +68,7 @@ static void on_turn(evutil_socket_t fd, short what, void *data)
     reclaim_turn(hosting);
     evict_turn(hosting);
     recall_turn(hosting);
+    revoke_turn(hosting);
     restore_turn(hosting);
     timer_set(hosting);
     broker_settle(hosting->broker);
@@ -165,6 +166,7 @@ int hosting_new(struct broker *broker, uint32_t device, uint64_t tier_bytes, str
     list_init(&hosting->wanting);
     list_init(&hosting->losing);
     list_init(&hosting->departed);
+    revoke_init(&hosting->revoker);
     hosting->turn = event_new(broker->base, -1, 0, on_turn, hosting);
     r = reclaim_init(&hosting->reclaim);
     if (hosting->turn == NULL)
@@ -190,6 +192,7 @@ struct hosting *hosting_free(struct hosting *hosting)
     hosting->mover = mover_control_free(hosting->mover);
     (void) tier_free(hosting->tier);
     reclaim_clear(hosting);
+    revoke_clear(&hosting->revoker);
     if (hosting->turn != NULL)
         event_free(hosting->turn);
     free(hosting);

@@ -13,6 +13,7 @@
 #include "daemon/move.h"
 #include "daemon/ratelimit.h"
 #include "daemon/reclaim.h"
+#include "daemon/revoke.h"
 #include "daemon/tier.h"
 
 struct arena;
@@ -48,6 +49,7 @@ struct hosting {
     struct ratelimit obstacles; /* lines about chunks that can't be emptied */
     struct ratelimit overdue;   /* … or are not given back */
     struct reclaim reclaim;
+    struct revoker revoker;
     struct move move; /* scratch of one turn */
 };
 

@@ -6,20 +6,14 @@
  */
 #include "daemon/recall.h"
 
-#include <errno.h>
-#include <signal.h>
-#include <string.h>
-#include <sys/syscall.h>
-
 #include "base/log.h"
 #include "daemon/arena_holder.h"
 #include "daemon/broker.h"
 #include "daemon/evict.h"
+#include "daemon/last_resort.h"
 #include "daemon/message.h"
 #include "policies/reclaim.h"
 
-/* Between two victims: what the first gives back must have time to be enough. */
-#define KILL_COOLDOWN_NS (30 * NSEC_PER_SEC)
 #define LINES 5
 #define LINES_INTERVAL_NS (10 * NSEC_PER_SEC)
 
@@ -109,70 +103,6 @@ static void recall_send(struct hosting *hosting, uint64_t now)
 
 /* ------------------------------------------------------------------ deadlines */
 
-static struct reclaim_tenant tenant_row(const struct hosting *hosting, uint32_t tenant)
-{
-    struct core_tenant_device_view use = {0};
-    struct core_tenant_view view = {0};
-
-    (void) core_tenant_get(hosting->broker->core, tenant, &view);
-    (void) core_tenant_device_get(hosting->broker->core, tenant, hosting->device, &use);
-    return (struct reclaim_tenant){
-        .used = use.used,
-        .min = use.limits.min,
-        .priority = view.priority,
-    };
-}
-
-static bool tenant_waits(const struct hosting *hosting, uint32_t tenant)
-{
-    struct core_tenant_view view;
-
-    return core_tenant_get(hosting->broker->core, tenant, &view) && view.waiting > 0;
-}
-
-static enum reclaim_kill_verdict kill_ask(
-    struct hosting *hosting, const struct arena_chunk *chunk, uint64_t now)
-{
-    struct reclaim_tenant rows[2] = {
-        tenant_row(hosting, chunk->arena->tenant), tenant_row(hosting, chunk->beneficiary)};
-    const struct reclaim_kill kill = {
-        .allowed = hosting->broker->config->kill,
-        .victim = 0,
-        .beneficiary = chunk->beneficiary == chunk->arena->tenant ? 0
-                       : chunk->beneficiary < LIMIT_TENANTS       ? 1
-                                                                  : UINT32_MAX,
-        .dying = hosting->dying != 0 && client_find(hosting->broker, hosting->dying) != NULL,
-        .killed_before = hosting->killed_ns != 0,
-        .since_ns = sub_saturate(now, hosting->killed_ns),
-        .cooldown_ns = KILL_COOLDOWN_NS,
-    };
-
-    return reclaim_may_kill(&kill, rows, ARRAY_SIZE(rows));
-}
-
-static void victim_kill(struct hosting *hosting, const struct arena_chunk *chunk, uint64_t now)
-{
-    const struct client *client = arena_chunk_client(chunk);
-
-    if (client == NULL)
-        return;
-    hosting->dying = client->id;
-    hosting->killed_ns = now;
-    if (syscall(SYS_pidfd_send_signal, client->identity.pidfd, SIGKILL, NULL, 0) < 0) {
-        log_error("pid %d can't be killed: %s", (int) client->identity.pid, strerror(errno));
-    } else {
-        log_warning("killed pid %d (tenant %s): it kept recalled chunks past their deadline while "
-                    "an entitled tenant waits",
-            (int) client->identity.pid, client->tenant);
-        observers_killed(&hosting->broker->observers, &(struct broker_taking){
-                                                          .device = hosting->device,
-                                                          .tenant = chunk->arena->tenant,
-                                                          .beneficiary = chunk->beneficiary,
-                                                          .pid = client->identity.pid,
-                                                      });
-    }
-}
-
 static void overdue_log(struct hosting *hosting, const struct arena_chunk *chunk, const char *what)
 {
     const struct client *client = arena_chunk_client(chunk);
@@ -202,12 +132,11 @@ static void chunk_overdue(struct hosting *hosting, struct arena_chunk *chunk, ui
         overdue_log(hosting, chunk, "others are asked instead");
         return;
     }
-    if (chunk->beneficiary < LIMIT_TENANTS && !tenant_waits(hosting, chunk->beneficiary))
+    if (chunk->beneficiary < LIMIT_TENANTS && !last_resort_wanted(hosting, chunk->beneficiary))
         return;
-    verdict = kill_ask(hosting, chunk, now);
-    if (verdict == RECLAIM_KILL_YES)
-        victim_kill(hosting, chunk, now);
-    else
+    verdict = last_resort_try(hosting, arena_chunk_client(chunk), chunk->arena->tenant,
+        chunk->beneficiary, "recalled chunks");
+    if (verdict != RECLAIM_KILL_YES)
         overdue_log(hosting, chunk, reclaim_kill_verdict_name(verdict));
 }
 

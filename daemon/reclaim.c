@@ -13,6 +13,7 @@
 #include "daemon/broker.h"
 #include "daemon/evict.h"
 #include "daemon/pressure.h"
+#include "daemon/revoke.h"
 
 /* Steps of one plan: what is beyond is asked for again. */
 #define STEPS_MAX 4096
@@ -56,7 +57,8 @@ void reclaim_note(struct hosting *hosting, const struct core_action *action)
     };
     size_t i = 0;
 
-    if (list_empty(&hosting->arenas) || wish.tenant >= LIMIT_TENANTS)
+    if ((list_empty(&hosting->arenas) && !hosting->broker->config->revoke) ||
+        wish.tenant >= LIMIT_TENANTS)
         return;
     while (i < reclaim->wish_count &&
            (reclaim->wishes[i].tenant != wish.tenant || reclaim->wishes[i].own != wish.own))
@@ -127,7 +129,7 @@ static void tenant_read(struct hosting *hosting, uint32_t tenant, uint64_t tier_
     };
 }
 
-static void tenants_read(struct hosting *hosting)
+const struct reclaim_tenant *reclaim_tenants_read(struct hosting *hosting)
 {
     struct reclaim_tenant *rows = hosting->reclaim.tenants;
     uint64_t tier_left = 0;
@@ -154,6 +156,8 @@ static void tenants_read(struct hosting *hosting)
         if (chunk->overdue)
             rows[chunk->arena->tenant].ignores_advice = true;
     }
+    revoke_count(hosting, rows);
+    return rows;
 }
 
 static void tenant_name(const struct hosting *hosting, uint32_t tenant, char name[128])
@@ -226,17 +230,27 @@ static size_t plan_make(struct hosting *hosting, const struct reclaim_request *r
     struct reclaim *reclaim = &hosting->reclaim;
     size_t count;
 
-    tenants_read(hosting);
+    (void) reclaim_tenants_read(hosting);
     count = reclaim_plan(request, reclaim->tenants, LIMIT_TENANTS, reclaim->survey.chunks,
         reclaim->survey.count, reclaim->steps, STEPS_MAX, ret_planned, ret_shortfall);
     plan_log(hosting, request, count, *ret_planned, *ret_shortfall);
     return count;
 }
 
+/* Whether what falls short is nothing that comes by itself or by the next plan: only workspaces are
+ * left then. */
+static bool only_workspaces_left(enum reclaim_shortfall shortfall)
+{
+    return shortfall == RECLAIM_NOTHING_LEFT || shortfall == RECLAIM_PROTECTED ||
+           shortfall == RECLAIM_HOST_FULL;
+}
+
 static void wish_run(struct hosting *hosting, const struct reclaim_wish *wish)
 {
+    uint64_t coming =
+        add_saturate(hosting->coming[wish->tenant], revoke_coming(hosting, wish->tenant));
     struct reclaim_request request = {
-        .bytes = sub_saturate(wish->bytes, hosting->coming[wish->tenant]),
+        .bytes = sub_saturate(wish->bytes, coming),
         .beneficiary = wish->tenant,
         .from = wish->own ? wish->tenant : UINT32_MAX,
         .wanted = wish->wanted,
@@ -244,8 +258,11 @@ static void wish_run(struct hosting *hosting, const struct reclaim_wish *wish)
     enum reclaim_shortfall shortfall;
     uint64_t planned;
 
-    if (request.bytes > 0)
-        plan_run(hosting, &request, plan_make(hosting, &request, &planned, &shortfall));
+    if (request.bytes == 0)
+        return;
+    plan_run(hosting, &request, plan_make(hosting, &request, &planned, &shortfall));
+    if (!wish->own && only_workspaces_left(shortfall))
+        revoke_note(hosting, wish->tenant, sub_saturate(request.bytes, planned), request.wanted);
 }
 
 static void order_run(struct hosting *hosting, struct reclaim_order *order)

@@ -59,5 +59,7 @@ void reclaim_give(struct hosting *hosting, struct reclaim_order *order);
 void reclaim_turn(struct hosting *hosting);
 /* The arena is about to go. */
 void reclaim_forget(struct arena *arena);
+/* One row for each tenant, with what is on its way counted: valid until the next call. */
+const struct reclaim_tenant *reclaim_tenants_read(struct hosting *hosting);
 /* The chunk of a plan's row; NULL when it is gone. */
 struct arena_chunk *reclaim_chunk_of(struct hosting *hosting, uint32_t row);
