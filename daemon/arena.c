@@ -17,6 +17,7 @@
 #include "daemon/arena_message.h"
 #include "daemon/bell.h"
 #include "daemon/broker.h"
+#include "daemon/drop.h"
 #include "daemon/evict.h"
 #include "daemon/hosting.h"
 #include "daemon/reclaim.h"
@@ -141,6 +142,7 @@ struct arena *arena_free(struct arena *arena)
             chunk_free(arena->chunks[i]);
     }
     free(arena->chunks);
+    free(arena->order);
     arena_held_drop_all(arena);
     arena->space = tier_space_free(arena->space);
     close_fd(&arena->table_fd);
@@ -339,18 +341,6 @@ void arena_slot_give(struct arena_chunk *chunk, uint32_t page)
     evicted_count(chunk, -chunk->arena->table.layout.page_bytes);
 }
 
-/* In the tier, recomputable, and nobody waits for it; `word` was read just now. */
-static bool page_spare(const struct arena_chunk *chunk, uint32_t page, uint64_t word)
-{
-    const struct arena_table *table = &chunk->arena->table;
-    const struct arena_table_page *entry =
-        &table->pages[(size_t) chunk->index * table->layout.pages_per_chunk + page];
-
-    return arena_word_state(word) == ARENA_PAGE_EVICTED && arena_word_pins(word) == 0 &&
-           !chunk->pages[page].wanted &&
-           (__atomic_load_n(&entry->flags, __ATOMIC_RELAXED) & ARENA_PAGE_RECOMPUTABLE) != 0;
-}
-
 void arena_slots_sweep(struct arena_chunk *chunk)
 {
     uint32_t count = chunk->arena->table.layout.pages_per_chunk;
@@ -366,27 +356,24 @@ void arena_slots_sweep(struct arena_chunk *chunk)
         if (arena_word_state(word) != ARENA_PAGE_EVICTED ||
             arena_word_generation(word) != record->generation)
             arena_slot_give(chunk, i);
-        else if (page_spare(chunk, i, word))
+        else if (drop_allows(chunk, i, word))
             chunk->spare++;
     }
 }
 
 static bool chunk_spares_drop(struct arena_chunk *chunk)
 {
-    uint32_t count = chunk->arena->table.layout.pages_per_chunk;
-    bool some = false;
+    uint32_t count = chunk->arena->table.layout.pages_per_chunk, before = chunk->slots;
 
     for (uint32_t i = 0; chunk->slots > 0 && i < count; i++) {
         uint64_t word = __atomic_load_n(arena_page_word(chunk, i), __ATOMIC_SEQ_CST);
 
-        if (chunk->pages[i].slot == ARENA_NO_SLOT || chunk->pages[i].job != ARENA_PAGE_IDLE ||
-            !page_spare(chunk, i, word) || !arena_page_swap(chunk, i, word, ARENA_PAGE_LOST))
-            continue;
-        arena_slot_give(chunk, i);
-        some = true;
+        if (arena_word_state(word) == ARENA_PAGE_EVICTED && drop_allows(chunk, i, word) &&
+            drop_page(chunk, i) == DROP_LATER)
+            return chunk->slots < before; /* it still has some */
     }
     chunk->spare = 0;
-    return some;
+    return chunk->slots < before;
 }
 
 /* The chunk with spares that was used longest ago; NULL when there is none. */
@@ -409,9 +396,10 @@ static struct arena_chunk *spares_oldest(const struct arena *arena)
 
 bool arena_slots_drop(struct arena *arena)
 {
+    const struct hosting *hosting = arena->broker->hosting[arena->device];
     struct arena_chunk *chunk;
 
-    while ((chunk = spares_oldest(arena)) != NULL) {
+    while (hosting->drop_budget > 0 && (chunk = spares_oldest(arena)) != NULL) {
         bool some = chunk_spares_drop(chunk);
 
         if (chunk->phase == ARENA_EMPTY)

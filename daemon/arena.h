@@ -21,6 +21,7 @@
 #include "base/list.h"
 #include "daemon/core/core.h"
 #include "daemon/tier.h"
+#include "policies/drop_order.h"
 #include "proto/arena_table.h"
 
 struct broker;
@@ -104,9 +105,10 @@ struct arena {
     uint64_t slot_bytes;
     struct tier_space *space; /* NULL: this device has no tier */
     struct arena_chunk **chunks;
-    uint32_t top;      /* no index from here on has a record */
-    uint32_t jobs;     /* of the mover, unanswered … */
-    uint32_t restores; /* … and a count for each chunk that one of them writes to */
+    struct drop_page *order; /* by page, as last counted (drop.h); NULL: none may be dropped */
+    uint32_t top;            /* no index from here on has a record */
+    uint32_t jobs;           /* of the mover, unanswered … */
+    uint32_t restores;       /* … and a count for each chunk that one of them writes to */
     uint32_t fill_count;
     uint64_t fill_after_ns; /* a fill was refused: not before */
     bool dropped;           /* the lease is gone; kept until its last job is */
@@ -153,7 +155,8 @@ void arena_slot_give(struct arena_chunk *chunk, uint32_t page);
  * may be dropped. */
 void arena_slots_sweep(struct arena_chunk *chunk);
 /* Makes room among the arena's slots: what can be computed again and nobody waits for is dropped,
- * of the chunk that was used longest ago. False when there is nothing. */
+ * of the chunk that was used longest ago, and what continues it before. False when there is
+ * nothing, or the turn has dropped enough. */
 bool arena_slots_drop(struct arena *arena);
 
 /* Tells whoever waits for pages to look, every holder. Never blocks. */

@@ -41,7 +41,8 @@ struct hosting {
     uint64_t coming[LIMIT_TENANTS];  /* bytes that are being made free for each tenant … */
     uint64_t leaving[LIMIT_TENANTS]; /* … and of each */
     uint32_t forgetting;             /* chunks that wait for the mover to let go of them … */
-    uint32_t looks; /* … and looks at free memory that were asked for after their release */
+    uint32_t looks;       /* … and looks at free memory that were asked for after their release */
+    uint32_t drop_budget; /* pages that this turn may still drop */
     bool draining;
     uint64_t drain_ns;          /* when the drain goes on */
     core_id dying;              /* client that was killed, until it is gone; 0 */

@@ -1,6 +1,7 @@
 /*
  * What could be emptied on a device: one row for each chunk, read from the arenas' tables, a
- * bounded number of pages at a time.
+ * bounded number of pages at a time. Each arena is gone through twice: which pages continue which
+ * (drop.h), then what each chunk has, of which that decides what may be dropped.
  */
 #pragma once
 
@@ -21,8 +22,10 @@ struct survey_row {
 };
 
 struct survey {
-    struct arena *at; /* where it goes on; NULL: at the first arena */
-    uint32_t index;   /* … and at which chunk */
+    struct arena *at;        /* where it goes on; NULL: at the first arena */
+    uint32_t index;          /* … and at which chunk */
+    bool counted;            /* of its pages is known which continue which: rows are made */
+    struct drop_page *order; /* … else as far as they have been counted */
     bool running;
     size_t count, room;
     struct reclaim_chunk *chunks;

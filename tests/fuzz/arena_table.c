@@ -286,7 +286,9 @@ static void scribble(struct world *world, uint8_t what, uint32_t target, uint64_
     case 1:
         page->flags = (uint32_t) value;
         page->tokens = page->position = (uint32_t) (value >> 32);
-        page->parent = page->last_use = (uint32_t) value;
+        page->last_use = (uint32_t) value;
+        page->parent = (uint32_t) (value >> 8) % (table->page_count + 1);
+        page->parent_generation = (uint32_t) (value >> 24) & 3;
         break;
     case 2:
         chunk->state = (uint32_t) value;
@@ -344,6 +346,8 @@ static void step(struct world *world, uint8_t what, uint32_t target, uint64_t va
         break;
     case 2:
         arena_slots_sweep(chunk);
+        world->hosting->drop_budget = (uint32_t) value & 0xff;
+        (void) arena_slots_drop(world->arena);
         break;
     case 3:
         pages_use(&world->pool, target, value);
