@@ -11,8 +11,11 @@
 #define ONE_REF (UINT64_C(1) << REF_SHIFT)
 /* A thread is about to change the page's bits, and then sets the count as it is to be. */
 #define BUSY (UINT64_C(1) << 63)
-/* It is the thread that has dropped the last reference. */
+/* A thread has dropped the last reference. Its number stands in the bits below: no other thread of
+ * the process may end what that one has begun, since the page could be a new one by then. */
 #define LEAVING (UINT64_C(1) << 62)
+#define THREAD_SHIFT 40
+#define THREADS_MAX ((1u << 22) - 1)
 #define MARKED (BUSY | LEAVING)
 /* Before a thread lets others run: the one that it waits for may have been put aside. */
 #define SPINS 64u
@@ -25,6 +28,16 @@ static uint64_t pins_of(uint64_t count)
 static uint64_t refs_of(uint64_t count)
 {
     return count >> REF_SHIFT & REF_MASK;
+}
+
+static uint64_t leaving_mark(void)
+{
+    static uint32_t threads;
+    static __thread uint32_t own;
+
+    if (own == 0)
+        own = 1 + __atomic_fetch_add(&threads, 1, __ATOMIC_RELAXED) % THREADS_MAX;
+    return LEAVING | (uint64_t) own << THREAD_SHIFT;
 }
 
 int arena_own_new(struct arena_table *table, uint32_t number)
@@ -228,7 +241,7 @@ bool arena_own_drop(const struct arena_table *table, uint32_t page, uint32_t *re
 
         if (refs_of(count) == 0 || (refs_of(count) == 1 && pins_of(count) > 0))
             return false;
-        if (!count_swap(table, page, &count, refs_of(count) > 1 ? count - ONE_REF : LEAVING))
+        if (!count_swap(table, page, &count, refs_of(count) > 1 ? count - ONE_REF : leaving_mark()))
             continue;
         *ret_left = (uint32_t) refs_of(count) - 1;
         return true;
@@ -241,7 +254,7 @@ void arena_own_drop_undo(const struct arena_table *table, uint32_t page)
 
     do {
         count = count_load(table, page);
-        if (count == LEAVING) {
+        if (count == leaving_mark()) {
             count_store(table, page, ONE_REF);
             return;
         }
@@ -251,8 +264,8 @@ void arena_own_drop_undo(const struct arena_table *table, uint32_t page)
 
 void arena_own_sweep(const struct arena_table *table, uint32_t page)
 {
-    /* Named twice in one call, it may be gone, or another thread's to sweep, which is the same. */
-    if (count_load(table, page) != LEAVING)
+    /* Named twice in one call it may be gone; or it is another thread's to sweep. */
+    if (count_load(table, page) != leaving_mark())
         return;
     word_unref(table, page);
     count_store(table, page, 0);

@@ -191,37 +191,50 @@ static pid_t process_start(unsigned as)
     return pid;
 }
 
-/* The broker's turns: everything that isn't pinned goes out and comes back. */
-static void pages_move(void)
+/* Out of a page that isn't pinned, or back into one that is out. */
+static void page_move(uint32_t page)
 {
     static uint64_t tier[PAGES];
+    uint64_t word = bed_word(&bed, page);
+    uint64_t *at = &bed.table->pages[page].word;
 
-    for (uint32_t page = 0; page < PAGES; page++) {
-        uint64_t word = bed_word(&bed, page);
-        uint64_t *at = &bed.table->pages[page].word;
+    if (arena_word_state(word) == ARENA_PAGE_RESIDENT && arena_word_pins(word) == 0) {
+        if (!__atomic_compare_exchange_n(at, &word,
+                arena_word_with_state(word, ARENA_PAGE_EVICTING), false, __ATOMIC_SEQ_CST,
+                __ATOMIC_SEQ_CST))
+            return;
+        tier[page] = byte_read(page);
+        word = bed_word(&bed, page);
+        while (
+            arena_word_state(word) == ARENA_PAGE_EVICTING &&
+            !__atomic_compare_exchange_n(at, &word, arena_word_with_state(word, ARENA_PAGE_EVICTED),
+                false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+            ;
+        if (arena_word_state(bed_word(&bed, page)) == ARENA_PAGE_EVICTED)
+            __atomic_store_n(&board->bytes[page], 0, __ATOMIC_RELAXED);
+    } else if (arena_word_state(word) == ARENA_PAGE_EVICTED) {
+        __atomic_store_n(&board->bytes[page], tier[page], __ATOMIC_RELAXED);
+        while (arena_word_state(word) == ARENA_PAGE_EVICTED &&
+               !__atomic_compare_exchange_n(at, &word,
+                   arena_word_with_state(word, ARENA_PAGE_RESIDENT), false, __ATOMIC_SEQ_CST,
+                   __ATOMIC_SEQ_CST))
+            ;
+    }
+}
 
-        if (arena_word_state(word) == ARENA_PAGE_RESIDENT && arena_word_pins(word) == 0) {
-            if (!__atomic_compare_exchange_n(at, &word,
-                    arena_word_with_state(word, ARENA_PAGE_EVICTING), false, __ATOMIC_SEQ_CST,
-                    __ATOMIC_SEQ_CST))
-                continue;
-            tier[page] = byte_read(page);
-            word = bed_word(&bed, page);
-            while (arena_word_state(word) == ARENA_PAGE_EVICTING &&
-                   !__atomic_compare_exchange_n(at, &word,
-                       arena_word_with_state(word, ARENA_PAGE_EVICTED), false, __ATOMIC_SEQ_CST,
-                       __ATOMIC_SEQ_CST))
-                ;
-            if (arena_word_state(bed_word(&bed, page)) == ARENA_PAGE_EVICTED)
-                __atomic_store_n(&board->bytes[page], 0, __ATOMIC_RELAXED);
-        } else if (arena_word_state(word) == ARENA_PAGE_EVICTED) {
-            __atomic_store_n(&board->bytes[page], tier[page], __ATOMIC_RELAXED);
-            while (arena_word_state(word) == ARENA_PAGE_EVICTED &&
-                   !__atomic_compare_exchange_n(at, &word,
-                       arena_word_with_state(word, ARENA_PAGE_RESIDENT), false, __ATOMIC_SEQ_CST,
-                       __ATOMIC_SEQ_CST))
-                ;
-        }
+/* The broker's turns. As the real one does it closes a chunk meanwhile: a page that is freed on its
+ * way would be allocated again, and what is written there be written over. */
+static void pages_move(void)
+{
+    for (uint32_t chunk = 0; chunk < CHUNKS; chunk++) {
+        uint32_t *state = &bed.table->chunks[chunk].state, live = ARENA_CHUNK_LIVE;
+
+        if (!__atomic_compare_exchange_n(
+                state, &live, ARENA_CHUNK_CLOSED, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+            continue;
+        for (uint32_t page = chunk * PER_CHUNK; page < (chunk + 1) * PER_CHUNK; page++)
+            page_move(page);
+        __atomic_store_n(state, ARENA_CHUNK_LIVE, __ATOMIC_SEQ_CST);
     }
 }
 

@@ -83,7 +83,7 @@ static unsigned page_level(const struct status_page *page)
 static struct status_copy page_copy(const struct status_page *page)
 {
     const struct status_entry *entry = &page->entries[0];
-    uint64_t words[sizeof(struct status_copy) / sizeof(uint64_t)], head;
+    uint64_t words[sizeof(struct status_copy) / sizeof(uint64_t)] = {0}, head;
     struct status_copy copy;
 
     do {
