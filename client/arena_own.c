@@ -367,9 +367,9 @@ bool arena_own_begin(const struct arena_table *table, uint32_t page, uint32_t no
     /* Marked before it is allocated: a thread here that looks for an earlier page of that number
      * must not take this one's reference for its own. */
     while (!count_swap(table, page, &count, BUSY)) {
+        count = count_settled(table, page, true);
         if (refs_of(count) > 0)
             return false;
-        count = count_settled(table, page, true);
     }
     word = word_load(table, page);
     next = arena_word_make(ARENA_PAGE_RESIDENT, 0, 0, arena_word_generation(word) + 1);
