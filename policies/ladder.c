@@ -27,11 +27,6 @@ struct ladder_rung ladder_merge(const struct ladder *ladder, enum pressure_level
     return merged;
 }
 
-bool ladder_empty(const struct ladder *ladder)
-{
-    return ladder_merge(ladder, PRESSURE_CRITICAL).present == 0;
-}
-
 bool ladder_update(
     struct ladder_state *state, enum pressure_level level, uint64_t dwell_ns, uint64_t now_ns)
 {

@@ -59,8 +59,6 @@ static inline bool ladder_rung_has(const struct ladder_rung *rung, enum ladder_a
 
 /* What holds on `rung`: its steps and those below it. */
 struct ladder_rung ladder_merge(const struct ladder *ladder, enum pressure_level rung);
-/* Whether it asks for anything at all. */
-bool ladder_empty(const struct ladder *ladder);
 
 /* Zeroed: on no rung. */
 struct ladder_state {
