@@ -34,6 +34,52 @@ static int want_next(struct gmb_arena *arena, size_t n, const uint32_t *pages, s
     return 0;
 }
 
+static bool is_named(const struct request *request, uint32_t page)
+{
+    for (size_t i = 0; i < request->page_count; i++) {
+        if (request->pages[i] == page)
+            return true;
+    }
+    return false;
+}
+
+/* Takes out what a message of before it will ask for, which the socket had no room for yet. Else
+ * whoever pins faster than the broker reads would queue without end, and what is queued behind it,
+ * that chunks are mapped say, would come too late for everybody. With the session's lock. */
+static void want_reduce(struct gmb_session *session, struct request *request)
+{
+    for (struct list *at = session->pending.prev; at != &session->pending; at = at->prev) {
+        const struct request *before = container_of(at, struct request, link);
+        size_t left = 0;
+
+        if (before->sent)
+            return; /* those that weren't sent stand at the end */
+        if (before->kind != REQUEST_WANT || before->target != request->target)
+            continue;
+        for (size_t i = 0; i < request->page_count; i++) {
+            if (!is_named(before, request->pages[i]))
+                request->pages[left++] = request->pages[i];
+        }
+        request->page_count = left;
+    }
+}
+
+/* One message, unless nothing is left to be asked for. Consumes the request. */
+static int want_submit(
+    struct gmb_session *session, struct request *request, struct outcome *outcome)
+{
+    int r = 0;
+
+    (void) pthread_mutex_lock(&session->lock);
+    want_reduce(session, request);
+    if (request->page_count == 0)
+        request_free(request);
+    else if ((r = request_submit(session, request, outcome)) < 0)
+        request_free(request);
+    (void) pthread_mutex_unlock(&session->lock);
+    return r;
+}
+
 int arena_want(struct gmb_arena *arena, size_t n, const uint32_t *pages, struct outcome *outcome)
 {
     struct gmb_session *session = arena->lease.session;
@@ -44,13 +90,8 @@ int arena_want(struct gmb_arena *arena, size_t n, const uint32_t *pages, struct 
         struct request *request = NULL;
 
         r = want_next(arena, n, pages, &at, &request, outcome);
-        if (r < 0 || request == NULL)
-            continue;
-        (void) pthread_mutex_lock(&session->lock);
-        r = request_submit(session, request, outcome);
-        (void) pthread_mutex_unlock(&session->lock);
-        if (r < 0)
-            request_free(request);
+        if (r == 0 && request != NULL)
+            r = want_submit(session, request, outcome);
     }
     return r;
 }
