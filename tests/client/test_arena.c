@@ -329,8 +329,8 @@ START_TEST(misuse_is_told_and_changes_nothing)
 }
 END_TEST
 
-/* What the socket has no room for is asked for once, however often it is pinned meanwhile: of 20,000
- * messages those that socket and connection hold would be sent, and all others kept. */
+/* What the socket has no room for is asked for once, however often it is pinned meanwhile: of
+ * 20,000 messages those go out that socket and connection hold. */
 START_TEST(pins_that_the_broker_does_not_read_are_not_queued_without_end)
 {
     uint32_t pages[4], messages = 0;
