@@ -32,6 +32,9 @@
  * room. */
 #define LIMIT_WANT_PAGES 4096
 #define LIMIT_RECALL_CHUNKS 4096
+/* Workspaces of a device that are asked back and not given yet: all of them are looked at in each
+ * turn of the device, and more workers than that have no business to be disturbed at once. */
+#define LIMIT_REVOKED_LEASES 64
 
 /* Arenas of one client, and chunks that all of them may ever have: each index costs the broker
  * about 80 bytes of page table and ledger before anything is behind it. */
@@ -47,6 +50,9 @@
 #define LIMIT_HOLDERS_PER_TENANT 4096
 /* Runs of chunks that one client gives back while the broker still moves pages there. */
 #define LIMIT_RETURNS_HELD 256
+
+/* Steps of one advice: each action of a ladder at most once, and room for later ones. */
+#define LIMIT_ADVICE_STEPS 16
 
 /* Requests of one client that wait for memory at once; a worker has tens in flight, not thousands.
  */
@@ -70,6 +76,10 @@
 /* Operators' connections. */
 #define LIMIT_OPERATORS 64
 
+/* Watches of one client on pressure, one fd each: a level and a stall trigger on two devices. */
+#define LIMIT_WATCHES_PER_CLIENT 4
+/* And of all clients together, fairly shared: they are fds of the daemon's. */
+#define LIMIT_WATCHES 2048
 /* Calls over D-Bus that wait for the bus, for polkit or for the broker; and of one user but root,
  * who could keep the others out by questions that nobody answers. */
 #define LIMIT_BUS_CALLS 256

@@ -38,6 +38,14 @@ struct arena_lane {
 
 struct arena_after;
 
+/* What an arena is made of. */
+struct arena_geometry {
+    uint64_t page_bytes, chunk_bytes, max_bytes;
+    uint32_t max_chunks;
+    bool shared;
+    uint32_t holder; /* this process's number, where it is shared */
+};
+
 struct gmb_arena {
     struct gmb_lease lease;
     struct arena_pool pool;
@@ -79,6 +87,15 @@ static inline bool arena_filling(const struct gmb_arena *arena)
 
 /* 1/16 s, never 0. */
 uint32_t arena_clock(void);
+
+/* An object without device, geometry or table. INTERNAL. */
+int arena_new_object(struct gmb_session *session, struct gmb_arena **ret, struct outcome *outcome);
+/* Everything that is made in this process, of what the broker has sent. Consumes the request; on
+ * failure the arena, too. */
+int arena_make_consume(struct gmb_arena *arena, struct request *request,
+    const struct arena_geometry *geometry, struct outcome *outcome);
+/* From the params' prefetch_bytes and idle_ns. */
+void arena_settings(struct gmb_arena *arena, uint64_t prefetch_bytes, uint64_t idle_ns);
 
 /* Frees what is in this process. Touches neither driver nor broker. Takes the session's lock. */
 void arena_destroy(struct gmb_arena *arena);

@@ -129,14 +129,8 @@ static CUresult event_record(struct gmb_arena *arena, CUstream stream, CUevent *
 static bool pages_plausible(
     const struct gmb_arena *arena, size_t n, const uint32_t *pages, bool unpin)
 {
-    const struct arena_table *table = &arena->pool.table;
-
     for (size_t i = 0; i < n; i++) {
-        uint64_t word = 0;
-
-        if (pages[i] < table->page_count)
-            word = __atomic_load_n(&table->pages[pages[i]].word, __ATOMIC_RELAXED);
-        if (arena_word_refs(word) == 0 || (unpin && arena_word_pins(word) == 0))
+        if (!arena_page_held(&arena->pool.table, pages[i], unpin))
             return false;
     }
     return true;

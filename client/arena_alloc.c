@@ -9,6 +9,7 @@
  * words themselves are looked at.
  */
 #include "client/arena_ops.h"
+#include "client/arena_own.h"
 
 #include <string.h>
 
@@ -58,6 +59,24 @@ uint32_t arena_chunk_free(const struct arena_table *table, uint32_t chunk)
         uint64_t word = __atomic_load_n(&words[i], __ATOMIC_SEQ_CST);
 
         count += (uint32_t) __builtin_popcountll(word & word_pages(table, i));
+    }
+    return count;
+}
+
+/* Whether this process may allocate there. */
+static bool chunk_usable(const struct arena_table *table, uint32_t chunk)
+{
+    return arena_chunk_state(table, chunk) == ARENA_CHUNK_LIVE &&
+           (table->own == NULL || arena_own_mapped(table, chunk));
+}
+
+uint64_t arena_pool_free(const struct arena_pool *pool)
+{
+    uint64_t count = 0;
+
+    for (uint32_t chunk = 0; chunk < arena_pool_top(pool); chunk++) {
+        if (chunk_usable(&pool->table, chunk))
+            count += arena_chunk_free(&pool->table, chunk);
     }
     return count;
 }
@@ -139,7 +158,7 @@ static size_t chunk_take(
     uint32_t at = __atomic_load_n(word, __ATOMIC_RELAXED);
     size_t taken = 0;
 
-    if (arena_chunk_state(table, chunk) != ARENA_CHUNK_LIVE)
+    if (!chunk_usable(table, chunk))
         return 0;
     for (uint32_t i = 0; i < used && taken < n; i++) {
         if (at >= used)
@@ -183,7 +202,7 @@ static uint32_t chunk_fullest(const struct arena_pool *pool, unsigned own)
     for (uint32_t chunk = 0; chunk < top; chunk++) {
         uint32_t count = __atomic_load_n(&table->counts[chunk], __ATOMIC_RELAXED);
 
-        if (count == 0 || count >= least || arena_chunk_state(table, chunk) != ARENA_CHUNK_LIVE)
+        if (count == 0 || count >= least || !chunk_usable(table, chunk))
             continue;
         if (slot_taken(pool, own, chunk)) {
             shared = chunk;
@@ -202,8 +221,7 @@ static uint32_t chunk_any(const struct arena_pool *pool)
     uint32_t top = arena_pool_top(pool);
 
     for (uint32_t chunk = 0; chunk < top; chunk++) {
-        if (arena_chunk_state(table, chunk) == ARENA_CHUNK_LIVE &&
-            arena_chunk_free(table, chunk) > 0) {
+        if (chunk_usable(table, chunk) && arena_chunk_free(table, chunk) > 0) {
             count_correct(table, chunk);
             return chunk;
         }
@@ -238,9 +256,47 @@ static void pages_begin(
     const struct arena_table *table, size_t n, const uint32_t *pages, uint32_t now)
 {
     for (size_t i = 0; i < n; i++) {
-        page_begin(table, pages[i], now);
+        if (table->own == NULL)
+            page_begin(table, pages[i], now);
         chunk_touch(table, pages[i], now);
     }
+}
+
+/* Allocates pages of a shared arena whose tokens were taken in a chunk; those that it got come
+ * first in `pages`. */
+static size_t own_begin(
+    const struct arena_table *table, uint32_t chunk, size_t n, uint32_t *pages, uint32_t now)
+{
+    size_t got = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        if (arena_own_begin(table, pages[i], now))
+            pages[got++] = pages[i];
+    }
+    /* After the words are set: whoever closed the chunk later than this look sees them. */
+    if (got > 0 && arena_chunk_state(table, chunk) != ARENA_CHUNK_LIVE) {
+        (void) arena_pages_unref(table, got, pages);
+        got = 0;
+    }
+    return got;
+}
+
+/* Takes up to `n` pages of a chunk: their tokens, and in a shared arena the pages themselves. */
+static size_t chunk_claim(const struct arena_table *table, uint32_t chunk, uint32_t *word, size_t n,
+    uint32_t *ret, uint32_t now)
+{
+    size_t taken = chunk_take(table, chunk, word, n, ret);
+
+    return table->own != NULL ? own_begin(table, chunk, taken, ret, now) : taken;
+}
+
+/* What chunk_claim() took goes back. */
+static void claim_undo(const struct arena_table *table, size_t n, const uint32_t *pages)
+{
+    if (table->own != NULL)
+        (void) arena_pages_unref(table, n, pages);
+    else
+        tokens_put(table, n, pages);
 }
 
 /*
@@ -259,7 +315,8 @@ static inline bool slot_alloc_one(
     if (chunk == NO_CHUNK)
         return false;
     state = &table->chunks[chunk];
-    if (__atomic_load_n(&state->state, __ATOMIC_RELAXED) != ARENA_CHUNK_LIVE)
+    if (__atomic_load_n(&state->state, __ATOMIC_RELAXED) != ARENA_CHUNK_LIVE ||
+        (table->own != NULL && !arena_own_mapped(table, chunk)))
         return false;
     words = arena_table_free(table, chunk) + at;
     word = __atomic_load_n(words, __ATOMIC_RELAXED);
@@ -271,11 +328,15 @@ static inline bool slot_alloc_one(
         !__atomic_compare_exchange_n(
             words, &word, word & (word - 1), false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
         return false;
-    if (__atomic_load_n(&state->state, __ATOMIC_SEQ_CST) != ARENA_CHUNK_LIVE) {
+    if (table->own != NULL) {
+        if (own_begin(table, chunk, 1, &number, now) == 0)
+            return false;
+    } else if (__atomic_load_n(&state->state, __ATOMIC_SEQ_CST) != ARENA_CHUNK_LIVE) {
         arena_token_put(table, number);
         return false;
+    } else {
+        page_begin(table, number, now);
     }
-    page_begin(table, number, now);
     if (__atomic_load_n(&state->last_use, __ATOMIC_RELAXED) != now)
         __atomic_store_n(&state->last_use, now, __ATOMIC_RELAXED);
     *ret_page = number;
@@ -300,16 +361,17 @@ static bool chunk_whole(const struct arena_table *table, uint32_t chunk)
  * pinned and freed together: spread over chunks that others share, each batch would keep more
  * memory than it needs from being evicted.
  */
-static size_t whole_take(const struct arena_pool *pool, unsigned own, size_t n, uint32_t *ret_pages)
+static size_t whole_take(
+    const struct arena_pool *pool, unsigned own, size_t n, uint32_t *ret_pages, uint32_t now)
 {
     const struct arena_table *table = &pool->table;
     uint32_t top = arena_pool_top(pool), per_chunk = table->layout.pages_per_chunk, word = 0;
     size_t taken = 0;
 
     for (uint32_t chunk = 0; chunk < top && n - taken >= per_chunk; chunk++) {
-        if (arena_chunk_state(table, chunk) == ARENA_CHUNK_LIVE && chunk_whole(table, chunk) &&
+        if (chunk_usable(table, chunk) && chunk_whole(table, chunk) &&
             !slot_taken(pool, own, chunk))
-            taken += chunk_take(table, chunk, &word, per_chunk, ret_pages + taken);
+            taken += chunk_claim(table, chunk, &word, per_chunk, ret_pages + taken, now);
     }
     return taken;
 }
@@ -320,18 +382,18 @@ static enum arena_op pages_alloc_any(
     const struct arena_table *table = &pool->table;
     uint32_t chunk = __atomic_load_n(&pool->slots[own].chunk, __ATOMIC_RELAXED);
     uint32_t *word = &pool->slots[own].word;
-    size_t taken = whole_take(pool, own, n, ret_pages);
+    size_t taken = whole_take(pool, own, n, ret_pages, now);
 
     while (taken < n) {
         if (chunk != NO_CHUNK)
-            taken += chunk_take(table, chunk, word, n - taken, ret_pages + taken);
+            taken += chunk_claim(table, chunk, word, n - taken, ret_pages + taken, now);
         if (taken == n)
             break;
         chunk = chunk_fullest(pool, own);
         if (chunk == NO_CHUNK)
             chunk = chunk_any(pool);
         if (chunk == NO_CHUNK) {
-            tokens_put(table, taken, ret_pages);
+            claim_undo(table, taken, ret_pages);
             return ARENA_OP_SHORT;
         }
         __atomic_store_n(word, 0, __ATOMIC_RELAXED);
@@ -355,22 +417,14 @@ enum arena_op arena_chunk_alloc(
     struct arena_pool *pool, uint32_t chunk, size_t n, uint32_t *ret_pages, uint32_t now)
 {
     uint32_t word = 0;
-    size_t taken = chunk_take(&pool->table, chunk, &word, n, ret_pages);
+    size_t taken = chunk_claim(&pool->table, chunk, &word, n, ret_pages, now);
 
     if (taken < n) {
-        tokens_put(&pool->table, taken, ret_pages);
+        claim_undo(&pool->table, taken, ret_pages);
         return ARENA_OP_SHORT;
     }
     pages_begin(&pool->table, n, ret_pages, now);
     return ARENA_OP_OK;
-}
-
-void arena_chunk_open(struct arena_pool *pool, uint32_t chunk)
-{
-    if (arena_pool_top(pool) <= chunk)
-        __atomic_store_n(&pool->top, chunk + 1, __ATOMIC_RELAXED);
-    __atomic_store_n(&pool->table.chunks[chunk].state, ARENA_CHUNK_LIVE, __ATOMIC_SEQ_CST);
-    count_correct(&pool->table, chunk);
 }
 
 static bool chunk_swap(
@@ -382,23 +436,53 @@ static bool chunk_swap(
         false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
 }
 
+/* EVICTED pages count: their chunk is the broker's to empty. */
+static bool chunk_unused(const struct arena_table *table, uint32_t chunk)
+{
+    uint32_t count = table->layout.pages_per_chunk, first = chunk * count;
+
+    if (!arena_table_shared(table))
+        return arena_chunk_free(table, chunk) == count;
+    for (uint32_t page = first; page < first + count; page++) {
+        uint64_t word = __atomic_load_n(&table->pages[page].word, __ATOMIC_SEQ_CST);
+
+        if (arena_word_state(word) != ARENA_PAGE_FREE)
+            return false;
+    }
+    return true;
+}
+
+void arena_chunk_open(struct arena_pool *pool, uint32_t chunk)
+{
+    if (arena_pool_top(pool) <= chunk)
+        __atomic_store_n(&pool->top, chunk + 1, __ATOMIC_RELAXED);
+    if (arena_table_shared(&pool->table))
+        (void) chunk_swap(pool, chunk, ARENA_CHUNK_EMPTY, ARENA_CHUNK_LIVE);
+    else
+        __atomic_store_n(&pool->table.chunks[chunk].state, ARENA_CHUNK_LIVE, __ATOMIC_SEQ_CST);
+    count_correct(&pool->table, chunk);
+}
+
 bool arena_chunk_close_vacant(struct arena_pool *pool, uint32_t chunk)
 {
     if (!chunk_swap(pool, chunk, ARENA_CHUNK_LIVE, ARENA_CHUNK_RETURNING))
         return false;
-    /* EVICTED pages belong here: their chunk is the broker's to empty. */
-    if (arena_chunk_free(&pool->table, chunk) == pool->table.layout.pages_per_chunk)
+    /* Whoever set it LIVE meanwhile has seen pages there. */
+    if (chunk_unused(&pool->table, chunk) &&
+        chunk_swap(pool, chunk, ARENA_CHUNK_RETURNING, ARENA_CHUNK_VACANT))
         return true;
-    arena_chunk_reopen(pool, chunk);
+    (void) chunk_swap(pool, chunk, ARENA_CHUNK_RETURNING, ARENA_CHUNK_LIVE);
     return false;
 }
 
 void arena_chunk_vacate(struct arena_pool *pool, uint32_t chunk)
 {
-    __atomic_store_n(&pool->table.chunks[chunk].state, ARENA_CHUNK_EMPTY, __ATOMIC_SEQ_CST);
+    if (!arena_table_shared(&pool->table))
+        __atomic_store_n(&pool->table.chunks[chunk].state, ARENA_CHUNK_EMPTY, __ATOMIC_SEQ_CST);
 }
 
 void arena_chunk_reopen(struct arena_pool *pool, uint32_t chunk)
 {
-    (void) chunk_swap(pool, chunk, ARENA_CHUNK_RETURNING, ARENA_CHUNK_LIVE);
+    if (!arena_table_shared(&pool->table))
+        (void) chunk_swap(pool, chunk, ARENA_CHUNK_VACANT, ARENA_CHUNK_LIVE);
 }

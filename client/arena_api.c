@@ -76,18 +76,6 @@ struct want {
     uint64_t fill;
 };
 
-static uint64_t pages_lacking(const struct gmb_arena *arena, size_t n)
-{
-    const struct arena_table *table = &arena->pool.table;
-    uint64_t count = 0;
-
-    for (uint32_t chunk = 0; chunk < arena_pool_top(&arena->pool); chunk++) {
-        if (arena_chunk_state(table, chunk) == ARENA_CHUNK_LIVE)
-            count += arena_chunk_free(table, chunk);
-    }
-    return MAX(sub_saturate(n, count), UINT64_C(1));
-}
-
 /* Whether a refusal of the broker's ends the wait: not one that crossed a restore. */
 static bool fill_failed(const struct gmb_arena *arena, const struct want *want)
 {
@@ -110,7 +98,7 @@ static bool fill_flies(const struct gmb_arena *arena, const struct want *want)
 static int want_ask(
     struct gmb_arena *arena, struct want *want, uint64_t now_ns, struct outcome *outcome)
 {
-    uint64_t lacking = pages_lacking(arena, want->n);
+    uint64_t lacking = MAX(sub_saturate(want->n, arena_pool_free(&arena->pool)), UINT64_C(1));
     enum arena_lane_name lane =
         lacking < arena->pool.table.layout.pages_per_chunk ? ARENA_LANE_GROWTH : ARENA_LANE_LARGE;
     int r;

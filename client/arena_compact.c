@@ -22,15 +22,11 @@ static int by_use(const void *a, const void *b)
     return left->chunk > right->chunk ? -1 : left->chunk < right->chunk;
 }
 
-static uint64_t word_of(const struct arena_table *table, uint32_t page)
+static bool page_free(const struct arena_table *table, uint32_t page)
 {
-    return __atomic_load_n(&table->pages[page].word, __ATOMIC_RELAXED);
-}
+    uint64_t word = __atomic_load_n(&table->pages[page].word, __ATOMIC_RELAXED);
 
-static bool page_movable(uint64_t word)
-{
-    return arena_word_state(word) == ARENA_PAGE_RESIDENT && arena_word_pins(word) == 0 &&
-           arena_word_refs(word) == 1;
+    return arena_word_state(word) == ARENA_PAGE_FREE;
 }
 
 /* Live chunks in the order in which they would be emptied. */
@@ -60,11 +56,9 @@ static size_t chunk_pages(
     size_t count = 0;
 
     for (uint32_t page = first; page < first + per_chunk; page++) {
-        uint64_t word = word_of(table, page);
-
-        if (arena_word_state(word) == ARENA_PAGE_FREE)
+        if (page_free(table, page))
             continue;
-        if (!page_movable(word) || count == max)
+        if (!arena_page_movable(table, page) || count == max)
             return 0;
         ret[count++] = page;
     }

@@ -11,6 +11,7 @@
 #include "client/arena_fill.h"
 
 #include "base/clock.h"
+#include "client/arena_own.h"
 #include "client/grant.h"
 #include "client/request.h"
 
@@ -29,6 +30,9 @@ static bool index_empty(const struct gmb_arena *arena, uint32_t chunk, bool whol
     const struct arena_table *table = &arena->pool.table;
 
     if (arena->local[chunk] != ARENA_LOCAL_EMPTY)
+        return false;
+    /* Others may have it still, or have it already. */
+    if (arena_table_shared(table) && arena_chunk_state(table, chunk) != ARENA_CHUNK_EMPTY)
         return false;
     return whole ? arena_chunk_free(table, chunk) == table->layout.pages_per_chunk
                  : arena_chunk_free(table, chunk) > 0;
@@ -106,6 +110,8 @@ static void run_open(struct gmb_arena *arena, uint32_t first, uint32_t count)
     for (uint32_t i = first; i < first + count; i++) {
         arena->local[i] = ARENA_LOCAL_MAPPED;
         arena->vacant_since_ns[i] = 0;
+        if (arena->pool.table.own != NULL)
+            arena_own_set_mapped(&arena->pool.table, i, true);
         arena_chunk_open(&arena->pool, i);
     }
     arena_tell(arena, REQUEST_MAPPED, first, count);
@@ -289,8 +295,11 @@ int arena_recall_take(
         /* One that isn't mapped has been given back meanwhile, or the driver keeps it. */
         if (arena->local[chunk] != ARENA_LOCAL_MAPPED)
             continue;
-        if (arena_chunk_state(&arena->pool.table, chunk) != ARENA_CHUNK_CLOSED ||
-            arena_table_chunk_vacant(&arena->pool.table, chunk) == ARENA_OCCUPIED)
+        /* What another process has made of a shared table is not the broker's word: the chunk
+         * stays mapped as long as a page lives there. */
+        if (!arena_table_shared(&arena->pool.table) &&
+            (arena_chunk_state(&arena->pool.table, chunk) != ARENA_CHUNK_CLOSED ||
+                arena_table_chunk_vacant(&arena->pool.table, chunk) == ARENA_OCCUPIED))
             return outcome_set(why, GMB_E_PROTOCOL,
                 "the broker recalled chunk %u of an arena while pages live there", chunk);
         arena->local[chunk] = ARENA_LOCAL_RECALLED;

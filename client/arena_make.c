@@ -11,22 +11,18 @@
 
 #include "base/clock.h"
 #include "client/arena.h"
+#include "client/arena_own.h"
+#include "client/ask.h"
 #include "client/device.h"
 #include "client/fork.h"
 #include "client/grant.h"
 #include "client/lease.h"
 #include "client/request.h"
 #include "client/text.h"
-#include "client/wait.h"
 
 /* A chunk costs the driver the same whatever its size, and is what is given back at once. */
 #define CHUNK_BYTES_GOOD (UINT64_C(8) << 20)
 #define CHUNK_PAGES_GOOD 16u
-
-struct geometry {
-    uint64_t page_bytes, chunk_bytes, max_bytes;
-    uint32_t max_chunks;
-};
 
 uint32_t arena_clock(void)
 {
@@ -66,7 +62,7 @@ static uint64_t chunk_choose(uint64_t page, uint64_t granule, uint64_t max_bytes
 }
 
 static int geometry_read(const struct gmb_arena_params *params, const struct device *device,
-    struct geometry *ret, struct outcome *outcome)
+    struct arena_geometry *ret, struct outcome *outcome)
 {
     uint64_t granule = device->info.granularity_bytes, chunk = params->chunk_bytes, max_bytes;
     struct arena_table_header ignored;
@@ -86,16 +82,22 @@ static int geometry_read(const struct gmb_arena_params *params, const struct dev
             "a chunk must be a multiple of page_bytes and of %llu, at most %llu",
             (unsigned long long) granule, (unsigned long long) LIMIT_CHUNK_BYTES);
     if (!round_up(params->max_bytes, chunk, &max_bytes) || max_bytes / chunk > ARENA_CHUNKS_MAX ||
-        arena_table_layout(params->page_bytes, chunk, (uint32_t) (max_bytes / chunk), &ignored) < 0)
+        arena_table_layout(params->page_bytes, chunk, (uint32_t) (max_bytes / chunk),
+            params->shared != 0 ? ARENA_TABLE_SHARED : 0, &ignored) < 0)
         return outcome_set(outcome, GMB_E_INVALID,
             "an arena has at most %u chunks, %u pages in each and %u together", ARENA_CHUNKS_MAX,
             ARENA_PAGES_PER_CHUNK_MAX, ARENA_PAGES_MAX);
-    *ret = (struct geometry){params->page_bytes, chunk, max_bytes, (uint32_t) (max_bytes / chunk)};
+    *ret = (struct arena_geometry){
+        .page_bytes = params->page_bytes,
+        .chunk_bytes = chunk,
+        .max_bytes = max_bytes,
+        .max_chunks = (uint32_t) (max_bytes / chunk),
+        .shared = params->shared != 0,
+    };
     return 0;
 }
 
-static int arena_alloc_object(struct gmb_session *session, struct device *device,
-    const struct geometry *geometry, struct gmb_arena **ret, struct outcome *outcome)
+int arena_new_object(struct gmb_session *session, struct gmb_arena **ret, struct outcome *outcome)
 {
     struct gmb_arena *arena;
     size_t size = (sizeof(*arena) + 63) / 64 * 64;
@@ -109,14 +111,9 @@ static int arena_alloc_object(struct gmb_session *session, struct device *device
     (void) pthread_mutex_init(&arena->after_lock, NULL);
     arena->event_fd = -1;
     arena->lease.session = session;
-    arena->lease.device = device;
-    arena->lease.chunk_bytes = geometry->chunk_bytes;
-    arena->lease.wanted_bytes = geometry->max_bytes;
     arena->lease.farewell = request_new(REQUEST_RELEASE, REQUEST_OWNER_NOBODY);
-    arena->local = calloc(geometry->max_chunks, sizeof(*arena->local));
-    arena->vacant_since_ns = calloc(geometry->max_chunks, sizeof(*arena->vacant_since_ns));
     *ret = arena;
-    if (arena->lease.farewell == NULL || arena->local == NULL || arena->vacant_since_ns == NULL) {
+    if (arena->lease.farewell == NULL) {
         arena_destroy(arena);
         return outcome_set(outcome, GMB_E_INTERNAL, "no host memory for an arena");
     }
@@ -136,6 +133,7 @@ void arena_destroy(struct gmb_arena *arena)
         (void) munmap(arena->table_memory, arena->table_bytes);
     close_fd(&arena->event_fd);
     request_free(arena->lease.farewell);
+    arena_own_free(&arena->pool.table);
     free(arena->local);
     free(arena->vacant_since_ns);
     (void) pthread_mutex_destroy(&arena->after_lock);
@@ -143,7 +141,7 @@ void arena_destroy(struct gmb_arena *arena)
 }
 
 static int table_map(
-    struct gmb_arena *arena, int fd, const struct geometry *geometry, struct outcome *outcome)
+    struct gmb_arena *arena, int fd, const struct arena_geometry *geometry, struct outcome *outcome)
 {
     struct arena_table table;
     struct stat status;
@@ -165,24 +163,32 @@ static int table_map(
     if (arena_table_open(memory, arena->table_bytes, &table) < 0 ||
         table.layout.page_bytes != geometry->page_bytes ||
         table.layout.chunk_bytes != geometry->chunk_bytes ||
-        table.layout.max_chunks != geometry->max_chunks)
+        table.layout.max_chunks != geometry->max_chunks ||
+        arena_table_shared(&table) != geometry->shared)
         return outcome_set(
             outcome, GMB_E_PROTOCOL, "the broker sent a page table of another shape");
     arena_pool_init(&arena->pool, &table);
+    if (geometry->shared && arena_own_new(&arena->pool.table, geometry->holder) < 0)
+        return outcome_set(outcome, GMB_E_INTERNAL, "no host memory to count pages by");
     return 0;
 }
 
 /* Everything that is made in this process, of what the broker has sent. */
 static int arena_set_up(struct gmb_arena *arena, struct request *request,
-    const struct geometry *geometry, struct outcome *outcome)
+    const struct arena_geometry *geometry, struct outcome *outcome)
 {
     struct epoll_event event = {.events = EPOLLIN | EPOLLET};
     struct gmb_session *session = arena->lease.session;
     int r;
 
-    if (request->arena_chunk_bytes != geometry->chunk_bytes ||
-        request->arena_max_chunks != geometry->max_chunks)
-        return outcome_set(outcome, GMB_E_PROTOCOL, "the broker made an arena of another shape");
+    arena->lease.chunk_bytes = geometry->chunk_bytes;
+    arena->lease.wanted_bytes = geometry->max_bytes;
+    arena->local = calloc(geometry->max_chunks, sizeof(*arena->local));
+    arena->vacant_since_ns = calloc(geometry->max_chunks, sizeof(*arena->vacant_since_ns));
+    if (arena->local == NULL || arena->vacant_since_ns == NULL)
+        return outcome_set(outcome, GMB_E_INTERNAL, "no host memory for an arena");
+    if (geometry->holder >= ARENA_HOLDERS_MAX)
+        return outcome_set(outcome, GMB_E_PROTOCOL, "the broker made a holder that none can be");
     r = table_map(arena, request->table_fd, geometry, outcome);
     if (r < 0)
         return r;
@@ -190,64 +196,6 @@ static int arena_set_up(struct gmb_arena *arena, struct request *request,
     if (epoll_ctl(session->arrivals_fd, EPOLL_CTL_ADD, arena->event_fd, &event) < 0)
         return outcome_set_errno(outcome, errno, "the arena's eventfd can't be watched");
     return grant_range_reserve(session, &arena->lease, geometry->chunk_bytes, outcome);
-}
-
-/* Sends the request and waits for its answer; what comes of it is in the request. */
-static int arena_ask(struct gmb_session *session, struct request *request, struct outcome *outcome)
-{
-    uint64_t deadline_ns = add_saturate(clock_now(&clock_monotonic), session->timeout_ns);
-    bool answered;
-    int r;
-
-    (void) pthread_mutex_lock(&session->lock);
-    r = request_submit(session, request, outcome);
-    if (r < 0) {
-        (void) pthread_mutex_unlock(&session->lock);
-        request_free(request);
-        return r;
-    }
-    while (!request->answered && clock_now(&clock_monotonic) < deadline_ns)
-        session_step(session, deadline_ns);
-    answered = request->answered;
-    if (!answered)
-        request_abandon(session, request);
-    (void) pthread_mutex_unlock(&session->lock);
-    if (!answered)
-        return outcome_set(
-            outcome, GMB_E_TIMED_OUT, "the broker doesn't answer: it is stopped or overloaded");
-    if (request->outcome.code == 0)
-        return 0;
-    *outcome = request->outcome;
-    request_free(request);
-    return outcome->code;
-}
-
-static struct request *request_of(const struct gmb_arena_params *params,
-    const struct geometry *geometry, const struct device *device)
-{
-    struct request *request = request_new(REQUEST_ARENA, REQUEST_OWNER_WAITER);
-
-    if (request == NULL)
-        return NULL;
-    request->device = device;
-    request->page_bytes = geometry->page_bytes;
-    request->chunk_bytes = geometry->chunk_bytes;
-    request->max_bytes = geometry->max_bytes;
-    request->element = params->element;
-    text_clean(request->label, sizeof(request->label), params->label);
-    return request;
-}
-
-static void settings_read(struct gmb_arena *arena, const struct gmb_arena_params *params)
-{
-    uint64_t prefetch = params->prefetch_bytes, page = params->page_bytes;
-
-    if (prefetch == 0)
-        prefetch = arena->lease.chunk_bytes;
-    arena->prefetch_pages = MIN(prefetch / page + (prefetch % page != 0), ARENA_PAGES_MAX);
-    arena->disputed_until_ns = CLOCK_NEVER;
-    arena->idle_ns = params->idle_ns != 0 ? params->idle_ns : NSEC_PER_SEC;
-    atomic_store(&arena->now, arena_clock());
 }
 
 /* From here on it is among what a broker that comes back is told of. If one was told meanwhile, it
@@ -268,35 +216,81 @@ static int arena_register(struct gmb_arena *arena, unsigned resumes, struct outc
     return r;
 }
 
+int arena_make_consume(struct gmb_arena *arena, struct request *request,
+    const struct arena_geometry *geometry, struct outcome *outcome)
+{
+    unsigned resumes = request->resumes;
+    int r = arena_set_up(arena, request, geometry, outcome);
+
+    request_free(request);
+    if (r == 0)
+        r = arena_register(arena, resumes, outcome);
+    if (r < 0)
+        arena_drop_consume(arena);
+    return r;
+}
+
+static struct request *request_of(const struct gmb_arena_params *params,
+    const struct arena_geometry *geometry, const struct device *device)
+{
+    struct request *request = request_new(REQUEST_ARENA, REQUEST_OWNER_WAITER);
+
+    if (request == NULL)
+        return NULL;
+    request->device = device;
+    request->page_bytes = geometry->page_bytes;
+    request->chunk_bytes = geometry->chunk_bytes;
+    request->max_bytes = geometry->max_bytes;
+    request->element = params->element;
+    request->shared = geometry->shared;
+    text_clean(request->label, sizeof(request->label), params->label);
+    return request;
+}
+
+void arena_settings(struct gmb_arena *arena, uint64_t prefetch_bytes, uint64_t idle_ns)
+{
+    uint64_t page = arena->pool.table.layout.page_bytes;
+
+    if (prefetch_bytes == 0)
+        prefetch_bytes = arena->lease.chunk_bytes;
+    arena->prefetch_pages =
+        MIN(prefetch_bytes / page + (prefetch_bytes % page != 0), ARENA_PAGES_MAX);
+    arena->disputed_until_ns = CLOCK_NEVER;
+    arena->idle_ns = idle_ns != 0 ? idle_ns : NSEC_PER_SEC;
+    atomic_store(&arena->now, arena_clock());
+}
+
 static int arena_create(struct gmb_session *session, const struct gmb_arena_params *params,
-    struct device *device, const struct geometry *geometry, struct gmb_arena **ret,
+    struct device *device, const struct arena_geometry *asked, struct gmb_arena **ret,
     struct outcome *outcome)
 {
+    struct arena_geometry geometry = *asked;
     struct request *request;
     struct gmb_arena *arena = NULL;
-    unsigned resumes;
-    int r = arena_alloc_object(session, device, geometry, &arena, outcome);
+    int r = arena_new_object(session, &arena, outcome);
 
     if (r < 0)
         return r;
-    request = request_of(params, geometry, device);
-    r = request != NULL ? arena_ask(session, request, outcome)
+    arena->lease.device = device;
+    request = request_of(params, &geometry, device);
+    r = request != NULL ? request_ask(session, request, outcome)
                         : outcome_set(outcome, GMB_E_INTERNAL, "no host memory for a request");
     if (r < 0) {
         arena_destroy(arena);
         return r;
     }
     arena->lease.id = request->arena_id;
-    settings_read(arena, params);
-    r = arena_set_up(arena, request, geometry, outcome);
-    resumes = request->resumes;
-    request_free(request);
-    if (r == 0)
-        r = arena_register(arena, resumes, outcome);
-    if (r < 0) {
+    if (request->arena_chunk_bytes != geometry.chunk_bytes ||
+        request->arena_max_chunks != geometry.max_chunks) {
+        request_free(request);
         arena_drop_consume(arena);
-        return r;
+        return outcome_set(outcome, GMB_E_PROTOCOL, "the broker made an arena of another shape");
     }
+    geometry.holder = request->arena_holder;
+    r = arena_make_consume(arena, request, &geometry, outcome);
+    if (r < 0)
+        return r;
+    arena_settings(arena, params->prefetch_bytes, params->idle_ns);
     *ret = arena;
     return 0;
 }
@@ -305,7 +299,7 @@ _public_ int gmb_arena_new(
     gmb_session *session, const struct gmb_arena_params *params, gmb_arena **ret_arena)
 {
     struct outcome outcome = OUTCOME_OK;
-    struct geometry geometry = {0};
+    struct arena_geometry geometry = {0};
     struct device *device;
     int r = fork_guard_check(session, &outcome);
 
@@ -313,6 +307,8 @@ _public_ int gmb_arena_new(
         r = outcome_set(&outcome, GMB_E_INVALID, "params.size must be sizeof the structure");
     if (r == 0 && params->element > GMB_ELEMENT_BF16)
         r = outcome_set(&outcome, GMB_E_INVALID, "element is none that this library knows");
+    if (r == 0 && params->shared != 0 && (params->label == NULL || params->label[0] == '\0'))
+        r = outcome_set(&outcome, GMB_E_INVALID, "a shared arena needs a label, its name");
     if (r == 0)
         r = device_find(session, params->device, &device, &outcome);
     if (r == 0)

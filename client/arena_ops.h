@@ -1,8 +1,9 @@
 /*
  * What can be done to the pages of an arena by whoever maps its table: pure functions of shared
  * memory. No system call, no lock, no allocation, any number of threads; a thread that is stopped
- * or dies anywhere in them holds up nobody, and what it had in hand is one page (or the batch) that
- * only the end of the arena brings back.
+ * or dies anywhere in them holds up nobody (in a shared arena, threads of its own process that want
+ * the same page), and what it had in hand is one page (or the batch) that only the end of the arena
+ * brings back, or in a shared arena the broker, when its process is dead.
  *
  * proto/arena_table.h has the layout and the rule of tokens, docs/arenas.md the transitions.
  *
@@ -40,6 +41,15 @@ enum arena_op arena_pages_ready(const struct arena_table *table, size_t n, const
 /* Sets what the policies should know: flags, position, tokens, parent and prefix of `hint`. */
 enum arena_op arena_page_set_hint(
     const struct arena_table *table, uint32_t page, const struct arena_table_page *hint);
+
+/* The page continues `parent`, as that is now; both exist. */
+void arena_page_set_parent(const struct arena_table *table, uint32_t page, uint32_t parent);
+/* Whether the page is allocated, and referenced or also pinned by this process. */
+bool arena_page_held(const struct arena_table *table, uint32_t page, bool pinned);
+/* Whether an allocated page has to be asked for: it is EVICTED, or not mapped in this process. */
+bool arena_page_away(const struct arena_table *table, uint32_t page);
+/* Whether its bytes may move to another page: nobody pins it, and one reference is all there is. */
+bool arena_page_movable(const struct arena_table *table, uint32_t page);
 
 /* ---- allocation ---- */
 
@@ -80,16 +90,22 @@ void arena_token_put(const struct arena_table *table, uint32_t page);
 /* Tokens in place: exact if nobody allocates or frees there. */
 uint32_t arena_chunk_free(const struct arena_table *table, uint32_t chunk);
 
+/* Free pages of all LIVE chunks, as of a moment for each chunk. */
+uint64_t arena_pool_free(const struct arena_pool *pool);
+
 /* ---- chunks; by one thread at a time for each chunk, except where the broker does the same ----
  */
 
-/* EMPTY → LIVE, for a chunk that is mapped. */
+/* EMPTY → LIVE, for a chunk that is mapped. In a shared arena another may have done it, or have
+ * closed it meanwhile: then it stays as it is. */
 void arena_chunk_open(struct arena_pool *pool, uint32_t chunk);
-/* LIVE → RETURNING, if it is vacant. */
+/* LIVE → RETURNING → VACANT, if no page is used. */
 bool arena_chunk_close_vacant(struct arena_pool *pool, uint32_t chunk);
-/* CLOSED or RETURNING → EMPTY, once it is unmapped. */
+/* CLOSED or VACANT → EMPTY, once it is unmapped. In a shared arena the broker does it, when it is
+ * unmapped everywhere. */
 void arena_chunk_vacate(struct arena_pool *pool, uint32_t chunk);
-/* RETURNING → LIVE: it could not be unmapped. */
+/* RETURNING → LIVE, VACANT → LIVE: it stays mapped. The latter in no shared arena, where others may
+ * have unmapped it. */
 void arena_chunk_reopen(struct arena_pool *pool, uint32_t chunk);
 
 static inline enum arena_chunk_state arena_chunk_state(

@@ -1,12 +1,13 @@
 /*
- * One compare-and-swap for each page. What a batch has done is undone when a later page of it
- * refuses.
+ * One compare-and-swap for each page, of the process's own counts where the arena is shared. What a
+ * batch has done is undone when a later page of it refuses.
  *
  * The last reference is dropped in one step by a call for one page. A batch can't: a page that is
  * free may be somebody else's at once and can't be taken back. It drops all references first, down
  * to none, which can be undone since nobody pins or references such a page, and then frees those.
  */
 #include "client/arena_ops.h"
+#include "client/arena_own.h"
 
 #define PIN_ONE (UINT64_C(1) << ARENA_PIN_SHIFT)
 #define PIN_LIMIT ((1u << ARENA_PIN_BITS) - 1)
@@ -40,9 +41,17 @@ static inline bool word_allocated(uint64_t word)
     return state != ARENA_PAGE_FREE && state < ARENA_PAGE_STATE_MAX && arena_word_refs(word) > 0;
 }
 
-static inline struct arena_table_page *page_at(const struct arena_table *table, uint32_t page)
+static inline bool page_exists(const struct arena_table *table, uint32_t page)
 {
-    return page < table->page_count ? &table->pages[page] : NULL;
+    return page < table->page_count;
+}
+
+/* One that exists and that this process, where it counts for itself, has a reference to. */
+static bool page_held(const struct arena_table *table, uint32_t page)
+{
+    if (!page_exists(table, page) || !word_allocated(word_load(&table->pages[page])))
+        return false;
+    return table->own == NULL || arena_own_referenced(table, page);
 }
 
 static void page_touch(const struct arena_table *table, uint32_t page, uint32_t now)
@@ -55,9 +64,14 @@ static void page_touch(const struct arena_table *table, uint32_t page, uint32_t 
         __atomic_store_n(&chunk->last_use, now, __ATOMIC_RELAXED);
 }
 
-static bool page_ref(struct arena_table_page *page)
+static bool page_ref(const struct arena_table *table, uint32_t number)
 {
-    uint64_t word = word_load(page);
+    struct arena_table_page *page = &table->pages[number];
+    uint64_t word;
+
+    if (table->own != NULL)
+        return arena_own_ref(table, number);
+    word = word_load(page);
 
     do {
         if (!word_allocated(word) || arena_word_refs(word) == REF_LIMIT)
@@ -67,9 +81,14 @@ static bool page_ref(struct arena_table_page *page)
 }
 
 /* Drops a reference, the last one of an unpinned page included; tells the references left. */
-static bool page_drop(struct arena_table_page *page, uint32_t *ret_left)
+static bool page_drop(const struct arena_table *table, uint32_t number, uint32_t *ret_left)
 {
-    uint64_t word = word_load(page);
+    struct arena_table_page *page = &table->pages[number];
+    uint64_t word;
+
+    if (table->own != NULL)
+        return arena_own_drop(table, number, ret_left);
+    word = word_load(page);
 
     do {
         if (!word_allocated(word) || (arena_word_refs(word) == 1 && arena_word_pins(word) > 0))
@@ -81,9 +100,16 @@ static bool page_drop(struct arena_table_page *page, uint32_t *ret_left)
 
 /* What page_drop() did is undone: nobody else can have touched a page without references but the
  * broker, which leaves its counts alone. */
-static void page_drop_undo(struct arena_table_page *page)
+static void page_drop_undo(const struct arena_table *table, uint32_t number)
 {
-    uint64_t word = word_load(page);
+    struct arena_table_page *page = &table->pages[number];
+    uint64_t word;
+
+    if (table->own != NULL) {
+        arena_own_drop_undo(table, number);
+        return;
+    }
+    word = word_load(page);
 
     while (!word_swap(page, &word, word + REF_ONE))
         ;
@@ -93,8 +119,13 @@ static void page_drop_undo(struct arena_table_page *page)
 static void page_sweep(const struct arena_table *table, uint32_t page)
 {
     struct arena_table_page *at = &table->pages[page];
-    uint64_t word = word_load(at);
+    uint64_t word;
 
+    if (table->own != NULL) {
+        arena_own_sweep(table, page);
+        return;
+    }
+    word = word_load(at);
     do {
         if (arena_word_state(word) == ARENA_PAGE_FREE || arena_word_refs(word) > 0)
             return;
@@ -124,10 +155,15 @@ static bool page_unref(const struct arena_table *table, uint32_t page)
     return true;
 }
 
-static enum arena_op page_pin(struct arena_table_page *page)
+static enum arena_op page_pin(const struct arena_table *table, uint32_t number)
 {
-    uint64_t word = word_load(page), next;
+    struct arena_table_page *page = &table->pages[number];
+    uint64_t word, next;
     enum arena_op op;
+
+    if (table->own != NULL)
+        return arena_own_pin(table, number);
+    word = word_load(page);
 
     do {
         if (!word_allocated(word) || arena_word_pins(word) == PIN_LIMIT)
@@ -153,9 +189,14 @@ static enum arena_op page_pin(struct arena_table_page *page)
     return op;
 }
 
-static bool page_unpin(struct arena_table_page *page)
+static bool page_unpin(const struct arena_table *table, uint32_t number)
 {
-    uint64_t word = word_load(page);
+    struct arena_table_page *page = &table->pages[number];
+    uint64_t word;
+
+    if (table->own != NULL)
+        return arena_own_unpin(table, number);
+    word = word_load(page);
 
     do {
         if (!word_allocated(word) || arena_word_pins(word) == 0)
@@ -164,19 +205,19 @@ static bool page_unpin(struct arena_table_page *page)
     return true;
 }
 
-enum arena_op arena_pages_ref(const struct arena_table *table, size_t n, const uint32_t *pages)
+/* Not page_pin(): a page that is LOST gets its pin back, too. */
+static void page_repin(const struct arena_table *table, uint32_t number)
 {
-    for (size_t i = 0; i < n; i++) {
-        struct arena_table_page *page = page_at(table, pages[i]);
-        uint32_t left;
+    struct arena_table_page *page = &table->pages[number];
+    uint64_t word;
 
-        if (page != NULL && page_ref(page))
-            continue;
-        while (i-- > 0)
-            (void) page_drop(&table->pages[pages[i]], &left);
-        return misuse();
+    if (table->own != NULL) {
+        arena_own_repin(table, number);
+        return;
     }
-    return ARENA_OP_OK;
+    word = word_load(page);
+    while (!word_swap(page, &word, word + PIN_ONE))
+        ;
 }
 
 static enum arena_op batch_unref(const struct arena_table *table, size_t n, const uint32_t *pages)
@@ -184,15 +225,14 @@ static enum arena_op batch_unref(const struct arena_table *table, size_t n, cons
     bool some = false;
 
     for (size_t i = 0; i < n; i++) {
-        struct arena_table_page *page = page_at(table, pages[i]);
         uint32_t left = 0;
 
-        if (page != NULL && page_drop(page, &left)) {
+        if (page_exists(table, pages[i]) && page_drop(table, pages[i], &left)) {
             some = some || left == 0;
             continue;
         }
         while (i-- > 0)
-            page_drop_undo(&table->pages[pages[i]]);
+            page_drop_undo(table, pages[i]);
         return misuse();
     }
     for (size_t i = 0; some && i < n; i++)
@@ -200,11 +240,22 @@ static enum arena_op batch_unref(const struct arena_table *table, size_t n, cons
     return ARENA_OP_OK;
 }
 
+enum arena_op arena_pages_ref(const struct arena_table *table, size_t n, const uint32_t *pages)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (page_exists(table, pages[i]) && page_ref(table, pages[i]))
+            continue;
+        (void) batch_unref(table, i, pages);
+        return misuse();
+    }
+    return ARENA_OP_OK;
+}
+
 enum arena_op arena_pages_unref(const struct arena_table *table, size_t n, const uint32_t *pages)
 {
-    if (n != 1)
+    if (n != 1 || table->own != NULL)
         return batch_unref(table, n, pages);
-    return page_at(table, pages[0]) != NULL && page_unref(table, pages[0]) ? ARENA_OP_OK : misuse();
+    return page_exists(table, pages[0]) && page_unref(table, pages[0]) ? ARENA_OP_OK : misuse();
 }
 
 enum arena_op arena_pages_pin(
@@ -213,15 +264,15 @@ enum arena_op arena_pages_pin(
     enum arena_op result = ARENA_OP_OK;
 
     for (size_t i = 0; i < n; i++) {
-        struct arena_table_page *page = page_at(table, pages[i]);
-        enum arena_op op = page != NULL ? page_pin(page) : ARENA_OP_MISUSE;
+        enum arena_op op =
+            page_exists(table, pages[i]) ? page_pin(table, pages[i]) : ARENA_OP_MISUSE;
 
         if (op == ARENA_OP_WAITING)
             result = op;
         if (op == ARENA_OP_OK || op == ARENA_OP_WAITING)
             continue;
         while (i-- > 0)
-            (void) page_unpin(&table->pages[pages[i]]);
+            (void) page_unpin(table, pages[i]);
         return op == ARENA_OP_LOST ? op : misuse();
     }
     for (size_t i = 0; i < n; i++)
@@ -232,18 +283,10 @@ enum arena_op arena_pages_pin(
 enum arena_op arena_pages_unpin(const struct arena_table *table, size_t n, const uint32_t *pages)
 {
     for (size_t i = 0; i < n; i++) {
-        struct arena_table_page *page = page_at(table, pages[i]);
-        uint64_t word;
-
-        if (page != NULL && page_unpin(page))
+        if (page_exists(table, pages[i]) && page_unpin(table, pages[i]))
             continue;
-        while (i-- > 0) {
-            page = &table->pages[pages[i]];
-            word = word_load(page);
-            /* Not page_pin(): a page that is LOST gets its pin back, too. */
-            while (!word_swap(page, &word, word + PIN_ONE))
-                ;
-        }
+        while (i-- > 0)
+            page_repin(table, pages[i]);
         return misuse();
     }
     return ARENA_OP_OK;
@@ -253,9 +296,7 @@ enum arena_op arena_pages_touch(
     const struct arena_table *table, size_t n, const uint32_t *pages, uint32_t now)
 {
     for (size_t i = 0; i < n; i++) {
-        struct arena_table_page *page = page_at(table, pages[i]);
-
-        if (page == NULL || !word_allocated(word_load(page)))
+        if (!page_held(table, pages[i]))
             return misuse();
     }
     for (size_t i = 0; i < n; i++)
@@ -263,35 +304,92 @@ enum arena_op arena_pages_touch(
     return ARENA_OP_OK;
 }
 
+static bool page_pinned(const struct arena_table *table, uint32_t page, uint64_t word)
+{
+    return table->own != NULL ? arena_own_pinned(table, page) : arena_word_pins(word) > 0;
+}
+
+/* Resident, and mapped in this process. */
+static bool page_here(const struct arena_table *table, uint32_t page, uint64_t word)
+{
+    return arena_word_state(word) == ARENA_PAGE_RESIDENT &&
+           (table->own == NULL || arena_own_mapped(table, arena_table_chunk_of(table, page)));
+}
+
+bool arena_page_held(const struct arena_table *table, uint32_t page, bool pinned)
+{
+    return page_held(table, page) &&
+           (!pinned || page_pinned(table, page, word_load(&table->pages[page])));
+}
+
+bool arena_page_away(const struct arena_table *table, uint32_t page)
+{
+    uint64_t word = word_load(&table->pages[page]);
+
+    return arena_word_state(word) == ARENA_PAGE_EVICTED ||
+           (arena_word_state(word) == ARENA_PAGE_RESIDENT && !page_here(table, page, word));
+}
+
+bool arena_page_movable(const struct arena_table *table, uint32_t page)
+{
+    uint64_t word = __atomic_load_n(&table->pages[page].word, __ATOMIC_RELAXED);
+
+    if (arena_word_state(word) != ARENA_PAGE_RESIDENT || arena_word_pins(word) > 0)
+        return false;
+    return table->own != NULL ? arena_own_sole(table, page) : arena_word_refs(word) == 1;
+}
+
 enum arena_op arena_pages_ready(const struct arena_table *table, size_t n, const uint32_t *pages)
 {
     enum arena_op result = ARENA_OP_OK;
 
     for (size_t i = 0; i < n; i++) {
-        struct arena_table_page *page = page_at(table, pages[i]);
-        uint64_t word = page != NULL ? word_load(page) : 0;
+        uint64_t word = page_exists(table, pages[i]) ? word_load(&table->pages[pages[i]]) : 0;
 
-        if (!word_allocated(word) || arena_word_pins(word) == 0)
+        if (!word_allocated(word) || !page_pinned(table, pages[i], word))
             return misuse();
         if (arena_word_state(word) == ARENA_PAGE_LOST)
             result = ARENA_OP_LOST;
-        else if (arena_word_state(word) != ARENA_PAGE_RESIDENT && result == ARENA_OP_OK)
+        else if (!page_here(table, pages[i], word) && result == ARENA_OP_OK)
             result = ARENA_OP_WAITING;
     }
     return result;
 }
 
+static void parent_store(const struct arena_table *table, uint32_t page, uint32_t parent)
+{
+    struct arena_table_page *at = &table->pages[page];
+
+    __atomic_store_n(&at->parent, parent, __ATOMIC_RELAXED);
+    __atomic_store_n(&at->parent_generation,
+        arena_word_generation(word_load(&table->pages[parent])), __ATOMIC_RELAXED);
+}
+
+void arena_page_set_parent(const struct arena_table *table, uint32_t page, uint32_t parent)
+{
+    parent_store(table, page, parent);
+    (void) __atomic_fetch_or(&table->pages[page].flags, ARENA_PAGE_LINKED, __ATOMIC_RELEASE);
+}
+
 enum arena_op arena_page_set_hint(
     const struct arena_table *table, uint32_t number, const struct arena_table_page *hint)
 {
-    struct arena_table_page *page = page_at(table, number);
+    struct arena_table_page *page;
+    uint32_t linked = 0, flags;
 
-    if (page == NULL || !word_allocated(word_load(page)))
+    if (!page_held(table, number))
         return misuse();
+    page = &table->pages[number];
+    flags = __atomic_load_n(&page->flags, __ATOMIC_RELAXED);
     __atomic_store_n(&page->position, hint->position, __ATOMIC_RELAXED);
     __atomic_store_n(&page->tokens, hint->tokens, __ATOMIC_RELAXED);
-    __atomic_store_n(&page->parent, hint->parent, __ATOMIC_RELAXED);
+    if (arena_word_refs(word_load(page)) >> ARENA_HOLDER_INDEX != 0 && table->own != NULL) {
+        linked = flags & ARENA_PAGE_LINKED; /* what the index says of a published page stands */
+    } else if ((hint->flags & ARENA_PAGE_HINTED) != 0 && page_exists(table, hint->parent)) {
+        parent_store(table, number, hint->parent);
+        linked = ARENA_PAGE_LINKED;
+    }
     __atomic_store_n(&page->prefix, hint->prefix, __ATOMIC_RELAXED);
-    __atomic_store_n(&page->flags, hint->flags, __ATOMIC_RELEASE);
+    __atomic_store_n(&page->flags, (hint->flags & ~ARENA_PAGE_LINKED) | linked, __ATOMIC_RELEASE);
     return ARENA_OP_OK;
 }

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "client/arena.h"
 #include "client/arena_fill.h"
+#include "client/arena_own.h"
 
 #define SERVE_INTERVAL_NS (10 * NSEC_PER_MSEC)
 
@@ -74,7 +75,7 @@ static bool chunk_leaves(const struct gmb_arena *arena, uint32_t chunk)
     if (arena->local[chunk] == ARENA_LOCAL_RECALLED)
         return arena_table_chunk_vacant(table, chunk) == ARENA_VACANT;
     return arena->local[chunk] == ARENA_LOCAL_MAPPED &&
-           arena_chunk_state(table, chunk) == ARENA_CHUNK_RETURNING;
+           arena_chunk_state(table, chunk) == ARENA_CHUNK_VACANT;
 }
 
 /* Unmaps one run; with the lock, which it gives up. */
@@ -83,6 +84,8 @@ static void run_return(struct gmb_arena *arena, uint32_t first, uint32_t count)
     struct gmb_session *session = arena->lease.session;
     bool done;
 
+    for (uint32_t i = first; i < first + count && arena->pool.table.own != NULL; i++)
+        arena_own_set_mapped(&arena->pool.table, i, false);
     (void) pthread_mutex_unlock(&session->lock);
     done = arena_unmap(arena, first, count);
     (void) pthread_mutex_lock(&session->lock);

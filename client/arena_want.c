@@ -11,14 +11,7 @@
 #include "client/resume.h"
 #include "client/wait.h"
 
-static bool page_evicted(const struct gmb_arena *arena, uint32_t page)
-{
-    uint64_t word = __atomic_load_n(&arena->pool.table.pages[page].word, __ATOMIC_RELAXED);
-
-    return arena_word_state(word) == ARENA_PAGE_EVICTED;
-}
-
-/* The next pages of the list that are evicted, as one request; NULL in `ret` when there are no
+/* The next pages of the list that are away, as one request; NULL in `ret` when there are no
  * more. */
 static int want_next(struct gmb_arena *arena, size_t n, const uint32_t *pages, size_t *at,
     struct request **ret, struct outcome *outcome)
@@ -33,7 +26,7 @@ static int want_next(struct gmb_arena *arena, size_t n, const uint32_t *pages, s
     }
     request->target = arena->lease.id;
     for (; *at < n && request->page_count < LIMIT_WANT_PAGES; ++*at) {
-        if (page_evicted(arena, pages[*at]))
+        if (arena_page_away(&arena->pool.table, pages[*at]))
             request->pages[request->page_count++] = pages[*at];
     }
     *ret = request;
@@ -51,9 +44,56 @@ static int arena_gone(const struct gmb_arena *arena, struct outcome *outcome)
     return session_usable(arena->lease.session, outcome);
 }
 
-int arena_want(struct gmb_arena *arena, size_t n, const uint32_t *pages, struct outcome *outcome)
+static bool is_named(const struct request *request, uint32_t page)
+{
+    for (size_t i = 0; i < request->page_count; i++) {
+        if (request->pages[i] == page)
+            return true;
+    }
+    return false;
+}
+
+/* Takes out what a message of before it will ask for, which the socket had no room for yet. Else
+ * whoever pins faster than the broker reads would queue without end, and what is queued behind it,
+ * that chunks are mapped say, would come too late for everybody. With the session's lock. */
+static void want_reduce(struct gmb_session *session, struct request *request)
+{
+    for (struct list *at = session->pending.prev; at != &session->pending; at = at->prev) {
+        const struct request *before = container_of(at, struct request, link);
+        size_t left = 0;
+
+        if (before->sent)
+            return; /* those that weren't sent stand at the end */
+        if (before->kind != REQUEST_WANT || before->target != request->target)
+            continue;
+        for (size_t i = 0; i < request->page_count; i++) {
+            if (!is_named(before, request->pages[i]))
+                request->pages[left++] = request->pages[i];
+        }
+        request->page_count = left;
+    }
+}
+
+/* One message, unless nothing is left to be asked for. Consumes the request. */
+static int want_submit(struct gmb_arena *arena, struct request *request, struct outcome *outcome)
 {
     struct gmb_session *session = arena->lease.session;
+    int r;
+
+    (void) pthread_mutex_lock(&session->lock);
+    r = arena_gone(arena, outcome);
+    if (r == 0)
+        want_reduce(session, request);
+    if (r < 0 || request->page_count == 0)
+        request_free(request);
+    else if ((r = request_submit(session, request, outcome)) < 0)
+        request_free(request);
+    (void) pthread_mutex_unlock(&session->lock);
+    return r;
+}
+
+int arena_want(struct gmb_arena *arena, size_t n, const uint32_t *pages, struct outcome *outcome)
+{
     int r = 0;
 
     atomic_fetch_add(&arena->waits, 1);
@@ -61,15 +101,8 @@ int arena_want(struct gmb_arena *arena, size_t n, const uint32_t *pages, struct 
         struct request *request = NULL;
 
         r = want_next(arena, n, pages, &at, &request, outcome);
-        if (r < 0 || request == NULL)
-            continue;
-        (void) pthread_mutex_lock(&session->lock);
-        r = arena_gone(arena, outcome);
-        if (r == 0)
-            r = request_submit(session, request, outcome);
-        (void) pthread_mutex_unlock(&session->lock);
-        if (r < 0)
-            request_free(request);
+        if (r == 0 && request != NULL)
+            r = want_submit(arena, request, outcome);
     }
     return r;
 }
@@ -78,7 +111,7 @@ static bool page_waits(const struct gmb_arena *arena, uint32_t page)
 {
     uint64_t word = __atomic_load_n(&arena->pool.table.pages[page].word, __ATOMIC_RELAXED);
 
-    return arena_word_state(word) == ARENA_PAGE_EVICTED && arena_word_pins(word) > 0;
+    return arena_word_pins(word) > 0 && arena_page_away(&arena->pool.table, page);
 }
 
 /* One message's worth of pages from `*at` on. NULL without host memory. */

@@ -11,6 +11,7 @@
 #include "client/grant.h"
 #include "client/lease.h"
 #include "client/request.h"
+#include "client/revoke.h"
 
 int conclude_enable(
     struct gmb_session *session, const struct request *request, struct outcome *outcome)
@@ -35,6 +36,14 @@ bool request_chunks_undo(struct gmb_session *session, const struct request *requ
     if (request->kind == REQUEST_LEASE)
         lease_range_free(lease);
     return true;
+}
+
+bool request_chunks_rewind(struct gmb_session *session, struct request *request)
+{
+    bool undone = request->mapped_chunks == 0 || request_chunks_undo(session, request);
+
+    request->total_chunks = request->granted_chunks = request->mapped_chunks = 0;
+    return undone;
 }
 
 /* Consumes the request: as the message that gives its chunks back. */
@@ -66,15 +75,16 @@ void conclude_undo_consume(struct gmb_session *session, struct request *request,
     (void) pthread_mutex_unlock(&session->lock);
 }
 
-/* An arena that came when nobody waited for it any more. */
-static void arena_give_back_consume(struct gmb_session *session, struct request *request)
+/* An arena or a watch that came when nobody waited for it any more. */
+static void undo_consume(
+    struct gmb_session *session, struct request *request, enum request_kind kind, uint64_t target)
 {
     struct outcome ignored;
 
     close_fd(&request->table_fd);
     close_fd(&request->event_fd);
-    request->kind = REQUEST_RELEASE;
-    request->target = request->arena_id;
+    request->kind = kind;
+    request->target = target;
     request->sent = request->answered = false;
     (void) pthread_mutex_lock(&session->lock);
     if (request_submit(session, request, &ignored) < 0)
@@ -107,8 +117,12 @@ void request_conclude_consume(
         gang_conclude_consume(session, request, NULL, &ret->outcome);
         return;
     }
-    if (request->kind == REQUEST_ARENA && request->arena_id != 0) {
-        arena_give_back_consume(session, request);
+    if (request_makes_arena(request) && request->arena_id != 0) {
+        undo_consume(session, request, REQUEST_RELEASE, request->arena_id);
+        return;
+    }
+    if (request->kind == REQUEST_WATCH && request->event_fd >= 0) {
+        undo_consume(session, request, REQUEST_UNWATCH, request->target);
         return;
     }
     if (!request_takes_memory(request)) {
@@ -123,6 +137,7 @@ void request_conclude_consume(
 
     (void) pthread_mutex_lock(&session->lock);
     lease->busy = lease->busy && nobody;
+    revoke_look(session);
     if (ret->outcome.code == 0 && !nobody)
         atomic_store(&lease->chunks, request->total_chunks);
     if (undone && granted) {

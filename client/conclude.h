@@ -20,6 +20,8 @@ void request_conclude_consume(
 /* Unmaps what has come of a grant that nobody has seen yet. False when the driver kept the memory:
  * the broker must not be told that it is free. Without `lock`. */
 bool request_chunks_undo(struct gmb_session *session, const struct request *request);
+/* The same for one that is asked for anew, from the start. */
+bool request_chunks_rewind(struct gmb_session *session, struct request *request);
 /* Makes a new lease's mapped chunks accessible. GPU. Without `lock`. */
 int conclude_enable(
     struct gmb_session *session, const struct request *request, struct outcome *outcome);

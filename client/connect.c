@@ -39,12 +39,11 @@ int connect_hello(
 
 /* One frame, or the reason why there is none. */
 static int frame_wait(struct conn *conn, uint64_t deadline_ns, const uint8_t **ret_bytes,
-    size_t *ret_size, struct outcome *outcome)
+    size_t *ret_size, struct fdset *fds, struct outcome *outcome)
 {
-    _cleanup_fdset_ struct fdset fds = FDSET_EMPTY;
     int r;
 
-    while ((r = conn_receive(conn, ret_bytes, ret_size, &fds)) == -EAGAIN) {
+    while ((r = conn_receive(conn, ret_bytes, ret_size, fds)) == -EAGAIN) {
         struct pollfd poll = {.fd = conn_fd(conn), .events = POLLIN};
         uint64_t left_ns = sub_saturate(deadline_ns, clock_now(&clock_monotonic));
         struct timespec left = {
@@ -62,13 +61,13 @@ static int frame_wait(struct conn *conn, uint64_t deadline_ns, const uint8_t **r
     if (r == -ECONNRESET || r == -EPIPE)
         return outcome_set(
             outcome, GMB_E_DISCONNECTED, "gmbd closed the connection while greeting");
-    if (r < 0 || fds.count > 0)
+    if (r < 0 || fds->count > 1)
         return outcome_set(outcome, GMB_E_PROTOCOL, "gmbd answered the greeting with garbage");
     return 0;
 }
 
 int connect_greet(struct conn *conn, const char *program, uint64_t deadline_ns,
-    Gmb__BrokerMessage **ret, struct outcome *outcome)
+    Gmb__BrokerMessage **ret, struct fdset *ret_fds, struct outcome *outcome)
 {
     Gmb__BrokerMessage *message;
     const uint8_t *bytes;
@@ -76,11 +75,15 @@ int connect_greet(struct conn *conn, const char *program, uint64_t deadline_ns,
     int r = connect_hello(conn, program, NULL, outcome);
 
     if (r == 0)
-        r = frame_wait(conn, deadline_ns, &bytes, &size, outcome);
+        r = frame_wait(conn, deadline_ns, &bytes, &size, ret_fds, outcome);
     if (r < 0)
         return r;
     if (frame_decode_broker(bytes, size, &message) < 0)
         return outcome_set(outcome, GMB_E_PROTOCOL, "gmbd answered the greeting with garbage");
+    if (ret_fds->count > frame_broker_fds(message)) {
+        frame_message_free(&message->base);
+        return outcome_set(outcome, GMB_E_PROTOCOL, "gmbd answered the greeting with stray fds");
+    }
     if (message->body_case == GMB__BROKER_MESSAGE__BODY_ERROR)
         r = outcome_from_error(outcome, message->error);
     else if (message->body_case != GMB__BROKER_MESSAGE__BODY_WELCOME || message->id != HELLO_ID)

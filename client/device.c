@@ -66,6 +66,22 @@ static struct device *device_named(struct gmb_session *session, const char *text
     return NULL;
 }
 
+bool devices_same(struct gmb_session *session, const Gmb__Welcome *welcome)
+{
+    if (welcome->n_devices != session->device_count)
+        return false;
+    for (unsigned i = 0; i < session->device_count; i++) {
+        const Gmb__Device *told = welcome->devices[i];
+
+        if (told->uuid.len != UUID_BYTES ||
+            memcmp(told->uuid.data, session->devices[i].uuid.bytes, UUID_BYTES) != 0)
+            return false;
+    }
+    for (unsigned i = 0; i < session->device_count; i++)
+        atomic_store(&session->devices[i].failed, welcome->devices[i]->failed != 0);
+    return true;
+}
+
 int device_find(
     struct gmb_session *session, const char *uuid, struct device **ret, struct outcome *outcome)
 {

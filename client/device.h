@@ -6,6 +6,10 @@
 /* Fills the session's table. PROTOCOL for entries that make no sense. */
 int devices_load(struct gmb_session *session, const Gmb__Welcome *welcome, struct outcome *outcome);
 
+/* Whether a broker that came back has the same devices in the same order; which of them are out of
+ * service is taken from it. */
+bool devices_same(struct gmb_session *session, const Gmb__Welcome *welcome);
+
 /* The device named by UUID text (NULL: the first one). NOT_FOUND when the broker or this process
  * doesn't have it. */
 int device_find(

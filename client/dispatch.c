@@ -11,7 +11,9 @@
 #include "client/conclude.h"
 #include "client/fork.h"
 #include "client/lease.h"
+#include "client/news.h"
 #include "client/request.h"
+#include "client/revoke.h"
 #include "client/wait.h"
 
 /* Without the lock. */
@@ -28,13 +30,24 @@ static void callback_run(
     done(user, conclusion.lease, outcome_publish(&conclusion.outcome));
 }
 
+static bool callbacks_wait(const struct gmb_session *session)
+{
+    return !list_empty(&session->answered) || news_wait(session) || revoke_wait(session);
+}
+
 int callbacks_run(struct gmb_session *session, const struct outcome *verdict)
 {
     eventfd_t value;
     int count = 0;
 
-    while (!list_empty(&session->answered)) {
+    while (callbacks_wait(session)) {
         struct request *request = list_first(&session->answered, struct request, link);
+
+        if (request == NULL) {
+            count += revoke_run(session);
+            count += news_run(session);
+            continue;
+        }
 
         list_remove(&request->link);
         (void) pthread_mutex_unlock(&session->lock);
@@ -57,9 +70,9 @@ static int dispatch(struct gmb_session *session, uint64_t deadline_ns, struct ou
 {
     int count;
 
-    if (list_empty(&session->answered) && session->phase != SESSION_OVER)
+    if (!callbacks_wait(session) && session->phase != SESSION_OVER)
         session_step(session, deadline_ns);
-    while (list_empty(&session->answered) && session->phase != SESSION_OVER &&
+    while (!callbacks_wait(session) && session->phase != SESSION_OVER &&
            clock_now(&clock_monotonic) < deadline_ns)
         session_step(session, deadline_ns);
     count = callbacks_run(session, NULL);

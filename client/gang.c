@@ -61,6 +61,22 @@ int gang_grant_take(struct gmb_session *session, struct request *request, const 
     return 0;
 }
 
+void gang_disown(const struct request *request)
+{
+    for (size_t i = 0; i < request->part_count; i++)
+        request->parts[i]->lease->known = false;
+}
+
+bool gang_rewind(struct gmb_session *session, struct request *request)
+{
+    bool undone = true;
+
+    for (size_t i = 0; i < request->part_count; i++)
+        undone = request_chunks_rewind(session, request->parts[i]) && undone;
+    request->part_at = 0;
+    return undone;
+}
+
 /* One lease comes to an end before anybody knew of it. */
 static void part_undo_consume(struct gmb_session *session, struct request *part, bool granted)
 {

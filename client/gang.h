@@ -13,6 +13,12 @@ int gang_transmit(struct conn *conn, const struct request *request);
 /* As grant_take(), for the part whose turn it is. */
 int gang_grant_take(struct gmb_session *session, struct request *request, const Gmb__Grant *grant,
     struct fdset *fds, struct outcome *why);
+/* The connection has ended before all parts were granted: none is this process's. Nothing for a
+ * request that is no gang. With the lock. */
+void gang_disown(const struct request *request);
+/* It is asked for anew; what was mapped of its parts is undone. False when the driver keeps some.
+ * Without the lock. */
+bool gang_rewind(struct gmb_session *session, struct request *request);
 /*
  * As request_conclude_consume(). On success, if somebody waits, `ret_leases` has the leases in the
  * order of the parts; else everything is given back. It may be NULL where nobody waits.

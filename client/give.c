@@ -11,19 +11,10 @@
 
 int lease_done_wait(struct gmb_session *session, struct request *request, struct outcome *outcome)
 {
-    uint64_t deadline_ns = add_saturate(clock_now(&clock_monotonic), session->timeout_ns);
-    bool answered;
-
     if (request == NULL)
         return 0;
-    (void) pthread_mutex_lock(&session->lock);
-    while (!request->answered && clock_now(&clock_monotonic) < deadline_ns)
-        session_step(session, deadline_ns);
-    answered = request->answered;
-    if (!answered)
-        request_abandon(session, request);
-    (void) pthread_mutex_unlock(&session->lock);
-    if (!answered)
+    request->deadline_ns = add_saturate(clock_now(&clock_monotonic), session->timeout_ns);
+    if (request_await(session, request, outcome) < 0)
         return outcome_set(outcome, GMB_E_TIMED_OUT,
             "the broker doesn't answer: the memory is unmapped and is free once it reads on");
     *outcome = request->outcome;

@@ -249,23 +249,48 @@ typedef struct gmb_arena gmb_arena;
 enum gmb_element { GMB_ELEMENT_BYTES = 0, GMB_ELEMENT_FP16 = 1, GMB_ELEMENT_BF16 = 2 };
 
 struct gmb_arena_params {
-    size_t size;             /* sizeof(struct gmb_arena_params) */
-    const char *device;      /* UUID text; NULL: the broker's first device */
-    uint64_t page_bytes;     /* a multiple of 16; 1 GiB at most */
-    uint64_t max_bytes;      /* address space, rounded up to whole chunks */
-    uint64_t chunk_bytes;    /* a multiple of page_bytes and granularity; 0: the library chooses */
+    size_t size;          /* sizeof(struct gmb_arena_params) */
+    const char *device;   /* UUID text; NULL: the broker's first device */
+    uint64_t page_bytes;  /* a multiple of 16; 1 GiB at most, 32 MiB where there is a host tier */
+    uint64_t max_bytes;   /* address space, rounded up to whole chunks */
+    uint64_t chunk_bytes; /* a multiple of page_bytes and granularity; 0: the library chooses */
     uint64_t prefetch_bytes; /* free memory kept ready ahead of need; 0: one chunk */
     uint64_t idle_ns; /* an empty chunk is given back after; 0: 1 s; UINT64_MAX: only when asked */
     uint32_t element; /* enum gmb_element: lets a quantized tier know what it holds */
+    uint32_t shared;  /* not 0: other processes of the tenant may attach, by the label */
     const char *label;
 };
 
-/* Blocks for one exchange with the broker. Holds no memory yet. Errors as gmb_lease_new(). */
+/* Blocks for one exchange with the broker. Holds no memory yet. Errors as gmb_lease_new(); CONFLICT
+ * when the tenant shares an arena of that label already: attach to it. */
 int gmb_arena_new(
     gmb_session *session, const struct gmb_arena_params *params, gmb_arena **ret_arena);
-/* Waits for the device, gives everything back and frees the handle, on failure too. Accepts NULL.
- */
+/* Waits for the device, gives everything back and frees the handle, on failure too. In a shared
+ * arena that is this process's part: pins and references that it still had are dropped by the
+ * broker, what others hold stays, and the arena ends with its last holder. Accepts NULL. */
 int gmb_arena_free(gmb_arena *arena);
+
+struct gmb_attach_params {
+    size_t size;             /* sizeof(struct gmb_attach_params) */
+    const char *name;        /* label of an arena that was made with `shared` */
+    uint64_t prefetch_bytes; /* as in gmb_arena_params */
+    uint64_t idle_ns;
+};
+
+/*
+ * Takes part in an arena that another process of the tenant made and shares. Pages have the same
+ * numbers and bytes in all of them, and an address of its own in each. Pins and references are
+ * counted for each process: nobody can free what another holds, a pin needs a reference of the same
+ * process, and one that dies drops exactly what it had. A page whose chunk isn't mapped here yet is
+ * one that gmb_page_pin() answers WAITING for.
+ *
+ * Blocks for one exchange with the broker; the memory that is there is mapped by whoever
+ * dispatches. DENIED, with the limit "permission", when the tenant shares no arena of that name;
+ * EXHAUSTED when 16 processes hold it; INVALID, NOT_FOUND (its device), TIMED_OUT, DISCONNECTED,
+ * GPU, PROTOCOL, INTERNAL. After a failure nothing is held.
+ */
+int gmb_arena_attach(
+    gmb_session *session, const struct gmb_attach_params *params, gmb_arena **ret_arena);
 
 uint64_t gmb_arena_address(const gmb_arena *arena);
 /* The CUcontext in which it is accessible, as gmb_lease_context(). */
@@ -302,7 +327,7 @@ int gmb_page_wait(gmb_arena *arena, size_t n, const uint32_t *pages, uint64_t wa
 /* Marks a use, for the eviction policy; pinning does so, too. */
 int gmb_page_touch(gmb_arena *arena, size_t n, const uint32_t *pages);
 
-/* Readable (eventfd) since pages that were waited for arrived; read 8 bytes to reset. */
+/* Readable since pages that were waited for arrived; read 8 bytes to reset. */
 int gmb_arena_fd(const gmb_arena *arena);
 
 /* As gmb_page_unref() and gmb_page_unpin(), taking effect when the work now in `stream` (a
@@ -330,11 +355,212 @@ int gmb_page_set_hint(gmb_arena *arena, uint32_t page, const struct gmb_page_hin
 /* Pin both while copying. One thread at a time. */
 int gmb_arena_compact(gmb_arena *arena, size_t max, uint32_t *ret_old, uint32_t *ret_new);
 
+/*
+ * The index of prefixes of a shared arena: which page holds what, found by every process that holds
+ * the arena. A key is a hash of the sequence up to the page's end, of 64 bits (high = 0) or 128;
+ * two sequences of one key get each other's pages. The index has a reference of its own to each
+ * published page, so that it outlives who published it: it may be moved to the host tier, and comes
+ * back when pinned, and is dropped where it is recomputable and there is no room. These calls make
+ * no system call and wait for nobody. UNSUPPORTED in an arena that isn't shared.
+ */
+struct gmb_prefix_key {
+    uint64_t low, high;
+};
+
+enum gmb_prefix {
+    GMB_PREFIX_NEW = 0,  /* published */
+    GMB_PREFIX_THERE = 1 /* another page is there under that key: nothing was done */
+};
+
+/* Publishes a page that this process references and has written, as what continues the page that
+ * is published under `parent` (NULL: nothing). GMB_PREFIX_*; NOT_FOUND when nothing is published
+ * under `parent`; EXHAUSTED when the index has no room for the key; INVALID when the page isn't
+ * referenced here or is published already. One thread at a time for each page. */
+int gmb_arena_prefix_publish(gmb_arena *arena, uint32_t page, const struct gmb_prefix_key *key,
+    const struct gmb_prefix_key *parent);
+/* Finds the longest prefix: pages of keys[0], keys[1], … up to the first that isn't there. Each
+ * gets a reference of this process, to be dropped with gmb_page_unref(). How many, or an error. */
+int gmb_arena_prefix_lookup(
+    gmb_arena *arena, size_t n, const struct gmb_prefix_key *keys, uint32_t *ret_pages);
+/* Takes n pages out of the index, which this process references: they stay its own. INVALID, and
+ * nothing was done, when one isn't referenced here or isn't published. */
+int gmb_arena_prefix_unpublish(gmb_arena *arena, size_t n, const uint32_t *pages);
+/* Frees up to n published pages that nobody references: those whose last use is longest ago
+ * first, none before what continues it. How many (0: there are none), or INTERNAL. Looks at
+ * every page of the arena: for when an allocation found none free. */
+int gmb_arena_prefix_trim(gmb_arena *arena, size_t n);
+
 struct gmb_arena_stats {
     size_t size;
     uint64_t mapped_bytes, used_pages, free_pages, evicted_pages, evictions, restores, waits;
 };
 int gmb_arena_get_stats(const gmb_arena *arena, struct gmb_arena_stats *stats);
+
+/* ---------------------------------------------------------------- pressure */
+
+/*
+ * How short memory is, and what the tenant's configuration asks its workers to do about it. The
+ * broker keeps a page of figures for each tenant, mapped read-only in every session of it: what is
+ * read there costs no system call and no lock, and is never half of one state and half of another.
+ * docs/pressure.md says what the levels mean and how they are tuned.
+ *
+ * `device` is an index as for gmb_device_get(). With a broker that keeps no such page all of this
+ * is GMB_E_UNSUPPORTED. When the broker has gone its last figures stay readable; once the session
+ * has noticed (it notices where something reads the socket: gmb_thread_start(), gmb_dispatch() or a
+ * blocking call) they carry GMB_PRESSURE_STALE, and nothing counts as free any more.
+ */
+enum gmb_pressure_level {
+    GMB_PRESSURE_NONE = 0,
+    GMB_PRESSURE_LOW = 1,
+    GMB_PRESSURE_MEDIUM = 2,
+    GMB_PRESSURE_CRITICAL = 3
+};
+
+enum gmb_pressure_flag {
+    GMB_PRESSURE_PAUSE_NEW = 1, /* the advice in force asks to begin nothing new */
+    GMB_PRESSURE_FAILED = 2,    /* the device is out of service, or is being drained */
+    GMB_PRESSURE_STALE = 4      /* the broker has gone: these are its last figures */
+};
+
+/* Shares of time are in millionths. `stall` is time in which requests or wanted pages of the tenant
+ * waited: of `some` of its clients, of all that were active (`full`). */
+struct gmb_pressure {
+    size_t size;           /* in: sizeof(struct gmb_pressure) */
+    uint32_t level;        /* enum gmb_pressure_level of the tenant on this device */
+    uint32_t device_level; /* of the device, whoever uses it */
+    uint32_t rung;         /* of the tenant's ladder, in force: 0 none to 3 */
+    uint32_t flags;        /* GMB_PRESSURE_* */
+    uint64_t advice;       /* id of the advice in force; 0: there was none yet */
+    uint64_t used_bytes;
+    uint64_t min_bytes, low_bytes, high_bytes, max_bytes; /* its limits; UINT64_MAX: none */
+    uint64_t headroom_bytes;  /* what it could have now without anybody giving anything */
+    uint64_t reachable_bytes; /* the most that it can ever have */
+    uint64_t some_stall_us, full_stall_us; /* since the broker began */
+    uint32_t some_avg10, some_avg60, full_avg10, full_avg60;
+    uint64_t wait_estimate_ns; /* what requests that had to wait have lately waited */
+    uint32_t reject_below;     /* requests of lower priority are to be turned away; 0: none */
+    uint32_t waiting;          /* requests for memory of the tenant that wait now */
+    uint64_t updated_ns;       /* CLOCK_MONOTONIC: when the broker wrote this */
+};
+
+/* The tenant's level on that device (GMB_PRESSURE_NONE to GMB_PRESSURE_CRITICAL): one load of
+ * shared memory, for the inner loop of a scheduler. INVALID, UNSUPPORTED, FORKED. */
+int gmb_pressure_get(const gmb_session *session, unsigned device);
+
+/* All figures of one moment. No system call, never blocks. INVALID, UNSUPPORTED (also while the
+ * broker has written nothing for that device), FORKED, PROTOCOL (the page changes faster than a
+ * broker may change it). */
+int gmb_pressure_read(const gmb_session *session, unsigned device, struct gmb_pressure *pressure);
+
+/*
+ * What an engine that sizes its caches takes for the memory of its device, as cuMemGetInfo() would
+ * tell on a device of its own: `total` is the most that the tenant can ever have there, `free` what
+ * it could have now without anybody giving anything; whoever asks for all of it allows for a wait,
+ * since some may have to be released by the broker first. Free is never more than total, and total
+ * never more than the device hands out, whatever limits changed meanwhile; a device out of service
+ * has nothing free. No system call. Errors as gmb_pressure_read().
+ */
+int gmb_memory_info(
+    const gmb_session *session, unsigned device, uint64_t *ret_free, uint64_t *ret_total);
+
+/* When an fd is to become readable: when a level is reached from below, once for each rise; or when
+ * `stall_ns` of stall fall within `window_ns` (as for PSI), again in each window while that goes
+ * on. One of both. */
+struct gmb_watch_params {
+    size_t size;        /* sizeof(struct gmb_watch_params) */
+    const char *device; /* UUID text; NULL: the broker's first device */
+    uint32_t level;     /* enum gmb_pressure_level, from LOW on; 0: by stall */
+    uint32_t of_device; /* not 0: the device's level instead of the tenant's */
+    uint64_t stall_ns;  /* by stall: from 1 us to the window */
+    uint64_t window_ns; /* 0.5 s to 10 s; by level: at most one event in it, 0 for 0.5 s */
+    uint32_t full;      /* by stall: not 0 for `full`, else `some` */
+};
+
+/*
+ * An fd for poll(2) that becomes readable at most once a window; reading 8 bytes resets it, as with
+ * an eventfd. Nobody need dispatch for it. The fd is the caller's to close; `ret_watch` names the
+ * watch for gmb_pressure_unwatch(), and it ends with the session. Both block for one exchange with
+ * the broker. INVALID, NOT_FOUND (no such device or watch), EXHAUSTED (too many watches of the
+ * session or of the tenant), UNSUPPORTED, TIMED_OUT, DISCONNECTED, FORKED.
+ */
+int gmb_pressure_watch(
+    gmb_session *session, const struct gmb_watch_params *params, int *ret_fd, uint64_t *ret_watch);
+int gmb_pressure_unwatch(gmb_session *session, uint64_t watch);
+
+/* The steps of a tenant's ladder. */
+enum gmb_degrade {
+    GMB_DEGRADE_REDUCE_BATCH = 1,          /* run `factor` (0 to 1) of the batch */
+    GMB_DEGRADE_QUANTIZE_KV = 2,           /* new KV in 8 bit; `value` is enum gmb_kv_format */
+    GMB_DEGRADE_SHRINK_CONTEXT = 3,        /* at most `value` tokens of a prompt */
+    GMB_DEGRADE_DROP_PREFIX_CACHE = 4,     /* drop the share `factor` (up to 1) of it */
+    GMB_DEGRADE_REJECT_BELOW_PRIORITY = 5, /* turn requests of priority below `value` away */
+    GMB_DEGRADE_PAUSE_NEW = 6              /* begin no new request */
+};
+
+enum gmb_kv_format { GMB_KV_INT8 = 1, GMB_KV_FP8 = 2 };
+
+struct gmb_advice_step {
+    uint32_t action; /* enum gmb_degrade: each at most once in an advice */
+    double factor;
+    uint64_t value;
+};
+
+/* Everything that is asked of the worker now. It replaces the advice before: what isn't in it any
+ * more is taken back, and an advice without a step takes all of it back. */
+struct gmb_advice {
+    uint64_t id; /* grows with each advice */
+    uint32_t rung;
+    uint32_t step_count;
+    const struct gmb_advice_step *steps; /* valid during the callback */
+};
+
+/* Called by whoever dispatches (as gmb_lease_fn) with the latest state or advice: of several that
+ * came meanwhile, the last alone. Both may call any gmb_* function but gmb_disconnect() and
+ * gmb_dispatch(); what they hold up is every other callback of the session. */
+typedef void (*gmb_pressure_fn)(void *user, unsigned device, const struct gmb_pressure *pressure);
+typedef void (*gmb_advice_fn)(void *user, const struct gmb_advice *advice);
+
+/*
+ * From now on `pressure` is called when the state on a device changes, at most once each 100 ms,
+ * and `advice` when the tenant's ladder asks for something else; with the present ones at once. Who
+ * subscribes says that it acts on advice: `pressure` may be NULL, `advice` only together with it,
+ * which ends the subscription. Who wants to know and not to act reads the figures or watches them.
+ * Replaces the callbacks before; none of those runs any more when this has returned, except the one
+ * that it is called from. After a failure there is no subscription. Blocks for one exchange with
+ * the broker. INVALID, UNSUPPORTED, TIMED_OUT, DISCONNECTED, FORKED.
+ */
+int gmb_pressure_subscribe(
+    gmb_session *session, gmb_pressure_fn pressure, gmb_advice_fn advice, void *user);
+
+enum gmb_advice_outcome { GMB_ADVICE_DONE = 0, GMB_ADVICE_PARTLY = 1, GMB_ADVICE_REFUSED = 2 };
+
+/*
+ * Says what this worker did about one step of an advice, and how many bytes of device memory that
+ * gave. The broker shows it beside what its ledger saw, and first takes memory from tenants that
+ * don't answer; so answer soon, and REFUSED rather than not. Blocks for one exchange with the
+ * broker. NOT_FOUND (the advice isn't in force any more), INVALID, UNSUPPORTED, TIMED_OUT,
+ * DISCONNECTED, FORKED.
+ */
+int gmb_advice_ack(gmb_session *session, uint64_t advice, enum gmb_degrade action,
+    enum gmb_advice_outcome outcome, uint64_t freed_bytes);
+
+/* What gmb_admit() answers beside errors. */
+enum gmb_admission {
+    GMB_ADMIT_NOW = 0,   /* there is memory for it */
+    GMB_ADMIT_WAIT = 1,  /* not now: nothing new is to begin, or memory has to be given first */
+    GMB_ADMIT_REJECT = 2 /* it needs more memory than the arena has free, and its priority is below
+                            what gets memory now; or it can never fit */
+};
+
+/*
+ * Whether a request that needs `pages` pages of the arena should begin, before it takes any: judged
+ * by the tenant's page of figures and the arena's own free pages. `priority` is the request's, on
+ * the scale of the ladder's reject-below-priority; one below that is turned away unless the pages
+ * are free already, where it would take memory from nobody. For WAIT `ret_wait_ns` (may be NULL) is
+ * an estimate, else 0. A snapshot, no promise. Any thread; no system call. UNSUPPORTED, FORKED,
+ * PROTOCOL.
+ */
+int gmb_admit(gmb_arena *arena, uint64_t pages, uint32_t priority, uint64_t *ret_wait_ns);
 
 /* ---------------------------------------------------------------- event loops */
 
@@ -352,6 +578,24 @@ int gmb_lease_new_async(gmb_session *session, const struct gmb_lease_params *par
     gmb_lease_fn done, void *user, uint64_t *ret_request);
 int gmb_lease_grow_async(gmb_lease *lease, uint64_t bytes, uint64_t wait_ns, gmb_lease_fn done,
     void *user, uint64_t *ret_request);
+
+/* Called by whoever dispatches (as gmb_lease_fn): the broker asks `bytes` of the lease back, since
+ * a tenant that is entitled to memory waits for it and nobody can move what is in a lease. Answer
+ * with gmb_lease_shrink() by at least so much, or gmb_lease_release(), in here or later, before
+ * `deadline_ns` on CLOCK_MONOTONIC. Who doesn't is passed over for others, and where the operator
+ * allows it may be killed. May call any gmb_* function but gmb_disconnect() and gmb_dispatch(). The
+ * lease is valid during the call: another thread's gmb_lease_release() of it waits for the end of
+ * the call, so don't wait for that thread in here. It may be one whose gmb_lease_new() in another
+ * thread is about to return. */
+typedef void (*gmb_revoke_fn)(void *user, gmb_lease *lease, uint64_t bytes, uint64_t deadline_ns);
+
+/*
+ * From now on `revoke` is called for each lease that is asked back; NULL ends that. Without a
+ * callback nothing is answered; what is asked meanwhile is handed to the next one. Replaces the
+ * callback before, which doesn't run any more when this has returned, except if it is called from
+ * there. Exchanges nothing with the broker. FORKED.
+ */
+int gmb_revoke_subscribe(gmb_session *session, gmb_revoke_fn revoke, void *user);
 
 /* Withdraws a request that waits; its `done` is called with GMB_E_CANCELLED. If the grant was
  * already on the way, `done` brings it. NOT_FOUND when it is answered already. */

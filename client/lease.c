@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "client/request.h"
+#include "client/revoke.h"
 
 int lease_make(struct gmb_session *session, struct device *device, uint64_t wanted_bytes,
     struct gmb_lease **ret, struct outcome *outcome)
@@ -41,6 +42,8 @@ struct gmb_lease *lease_free(struct gmb_lease *lease)
     session = lease->session;
     (void) pthread_mutex_lock(&session->lock);
     list_remove(&lease->link);
+    revoke_forget(lease);
+    revoke_quiet(session, lease);
     (void) pthread_mutex_unlock(&session->lock);
     request_free(lease->farewell);
     free(lease);
@@ -66,9 +69,12 @@ int lease_enter(struct gmb_lease *lease, struct outcome *outcome)
 
 void lease_leave(struct gmb_lease *lease)
 {
-    (void) pthread_mutex_lock(&lease->session->lock);
+    struct gmb_session *session = lease->session;
+
+    (void) pthread_mutex_lock(&session->lock);
     lease->busy = false;
-    (void) pthread_mutex_unlock(&lease->session->lock);
+    revoke_look(session);
+    (void) pthread_mutex_unlock(&session->lock);
 }
 
 void lease_range_free(struct gmb_lease *lease)

@@ -6,6 +6,7 @@
 #include "client/receive.h"
 
 #include <errno.h>
+#include <string.h>
 
 #include "client/arena_fill.h"
 #include "client/arena_serve.h"
@@ -13,8 +14,25 @@
 #include "client/device.h"
 #include "client/gang.h"
 #include "client/grant.h"
+#include "client/news.h"
 #include "client/request.h"
 #include "client/resume.h"
+#include "client/revoke.h"
+
+static void created_take(
+    struct request *request, const Gmb__ArenaCreated *created, struct fdset *fds)
+{
+    request->arena_id = created->lease;
+    request->arena_chunk_bytes = created->chunk_bytes;
+    request->arena_page_bytes = created->page_bytes;
+    request->arena_max_chunks = created->max_chunks;
+    request->arena_shared = created->shared;
+    request->arena_holder = created->holder;
+    if (created->device.len == UUID_BYTES)
+        memcpy(request->arena_device.bytes, created->device.data, UUID_BYTES);
+    request->table_fd = fdset_take(fds, 0);
+    request->event_fd = fdset_take(fds, 1);
+}
 
 /* Whether the kind of answer fits the request; what has no meaning for it is a breach. */
 static int answer_take(struct gmb_session *session, struct request *request,
@@ -28,18 +46,23 @@ static int answer_take(struct gmb_session *session, struct request *request,
             return grant_take(session, request, message->grant, fds, why);
         break;
     case GMB__BROKER_MESSAGE__BODY_ARENA_CREATED:
-        if (request->kind != REQUEST_ARENA)
+        if (!request_makes_arena(request))
             break;
-        request->arena_id = message->arena_created->lease;
-        request->arena_chunk_bytes = message->arena_created->chunk_bytes;
-        request->arena_max_chunks = message->arena_created->max_chunks;
+        created_take(request, message->arena_created, fds);
         request->resumes = session->resumes;
-        request->table_fd = fdset_take(fds, 0);
-        request->event_fd = fdset_take(fds, 1);
+        request_answer(session, request);
+        return 0;
+    case GMB__BROKER_MESSAGE__BODY_PRESSURE_WATCHING:
+        if (request->kind != REQUEST_WATCH)
+            break;
+        request->target = message->pressure_watching->watch;
+        request->event_fd = fdset_take(fds, 0);
+        request->drops = session->drops;
         request_answer(session, request);
         return 0;
     case GMB__BROKER_MESSAGE__BODY_DONE:
-        if (request_takes_memory(request) || request->kind == REQUEST_ARENA)
+        if (request_takes_memory(request) || request_makes_arena(request) ||
+            request->kind == REQUEST_WATCH)
             break;
         request_answer(session, request);
         return 0;
@@ -55,6 +78,9 @@ static int answer_take(struct gmb_session *session, struct request *request,
     case GMB__BROKER_MESSAGE__BODY_WELCOME:
     case GMB__BROKER_MESSAGE__BODY_CHUNK_RECALL:
     case GMB__BROKER_MESSAGE__BODY_RESUMED:
+    case GMB__BROKER_MESSAGE__BODY_LEASE_REVOKE:
+    case GMB__BROKER_MESSAGE__BODY_PRESSURE:
+    case GMB__BROKER_MESSAGE__BODY_ADVICE:
     case GMB__BROKER_MESSAGE__BODY_DEVICE_FAILED:
     case GMB__BROKER_MESSAGE__BODY_ENDING:
     case GMB__BROKER_MESSAGE__BODY__NOT_SET:
@@ -77,12 +103,18 @@ static int event_take(struct gmb_session *session, const Gmb__BrokerMessage *mes
     }
     if (message->body_case == GMB__BROKER_MESSAGE__BODY_CHUNK_RECALL)
         return arena_recall_take(session, message->chunk_recall, why);
+    if (message->body_case == GMB__BROKER_MESSAGE__BODY_LEASE_REVOKE)
+        return revoke_take(session, message->lease_revoke, why);
+    if (message->body_case == GMB__BROKER_MESSAGE__BODY_PRESSURE)
+        return news_pressure_take(session, message->pressure, why);
+    if (message->body_case == GMB__BROKER_MESSAGE__BODY_ADVICE)
+        return news_advice_take(session, message->advice, why);
     if (message->body_case == GMB__BROKER_MESSAGE__BODY_ENDING) {
         session->ending = true;
         return 0;
     }
     if (message->body_case != GMB__BROKER_MESSAGE__BODY_ERROR)
-        return 0; /* an event of a later version */
+        return 0; /* a reply in the place of an event: nobody waits for it */
     (void) outcome_from_error(why, message->error);
     return why->code;
 }
@@ -93,7 +125,7 @@ static int message_take(struct gmb_session *session, const Gmb__BrokerMessage *m
     struct request *request;
 
     if (session->phase != SESSION_READY)
-        return resume_take(session, message, why);
+        return resume_take(session, message, fds, why);
     if (message->id == 0)
         return event_take(session, message, fds, why);
     request = request_find(session, message->id);
@@ -115,7 +147,10 @@ static int frame_take(struct gmb_session *session, const uint8_t *bytes, size_t 
     if (r < 0)
         return outcome_set(
             why, GMB_E_PROTOCOL, "the broker sent %zu bytes that are no message", size);
-    if (frame_broker_fds(message) != fds->count)
+    if (frame_broker_foreign(message))
+        r = 0; /* only a later version knows how many fds belong to it */
+    else if (frame_broker_fds(message) != fds->count &&
+             (message->body_case != GMB__BROKER_MESSAGE__BODY_WELCOME || fds->count > 0))
         r = outcome_set(why, GMB_E_PROTOCOL, "the broker sent %zu fds where %zu belong", fds->count,
             frame_broker_fds(message));
     else

@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "client/gang.h"
+#include "client/pressure.h"
 #include "client/resume.h"
 #include "client/wait.h"
 
@@ -81,7 +82,32 @@ static int arena_request_send(struct conn *conn, struct request *request)
     body.chunk_bytes = request->chunk_bytes;
     body.max_bytes = request->max_bytes;
     body.element = request->element;
+    body.shared = request->shared;
     body.label = request->label;
+    return conn_send_consume(conn, &message.base, NULL);
+}
+
+static int arena_attach_send(struct conn *conn, struct request *request)
+{
+    Gmb__ClientMessage message = GMB__CLIENT_MESSAGE__INIT;
+    Gmb__ArenaAttach body;
+
+    message.id = request->id;
+    message.body_case = GMB__CLIENT_MESSAGE__BODY_ARENA_ATTACH;
+    gmb__arena_attach__init(&body);
+    message.arena_attach = &body;
+    body.name = request->label;
+    return conn_send_consume(conn, &message.base, NULL);
+}
+
+static int arena_ready_send(struct conn *conn, struct request *request)
+{
+    Gmb__ClientMessage message = GMB__CLIENT_MESSAGE__INIT;
+    Gmb__ArenaReady body = GMB__ARENA_READY__INIT;
+
+    message.body_case = GMB__CLIENT_MESSAGE__BODY_ARENA_READY;
+    message.arena_ready = &body;
+    body.lease = request->target;
     return conn_send_consume(conn, &message.base, NULL);
 }
 
@@ -164,11 +190,20 @@ static int request_transmit(struct conn *conn, struct request *request)
         return arena_request_send(conn, request);
     case REQUEST_GANG:
         return gang_transmit(conn, request);
+    case REQUEST_ATTACH:
+        return arena_attach_send(conn, request);
+    case REQUEST_READY:
+        return arena_ready_send(conn, request);
     case REQUEST_FILL:
     case REQUEST_RETURN:
     case REQUEST_MAPPED:
     case REQUEST_WANT:
         return arena_transmit(conn, request);
+    case REQUEST_SUBSCRIBE:
+    case REQUEST_WATCH:
+    case REQUEST_UNWATCH:
+    case REQUEST_ACK:
+        return pressure_transmit(conn, request);
     case REQUEST_MAX:
         break;
     }
@@ -242,25 +277,29 @@ static void submit_away(struct gmb_session *session, struct request *request)
     request_answer(session, request);
 }
 
+static int session_broken(const struct gmb_session *session, struct outcome *outcome)
+{
+    *outcome = session->broken;
+    return outcome->code;
+}
+
 static int submit_check(
     struct gmb_session *session, struct request *request, struct outcome *outcome)
 {
     int r = 0;
 
-    if (session->phase == SESSION_OVER) {
-        *outcome = session->broken;
-        return outcome->code;
-    }
+    if (session->phase == SESSION_OVER)
+        return session_broken(session, outcome);
     if (request_resumes(request) || request_is_note(request))
         r = session_usable(session, outcome);
+    else if (!request_settles(request) && session->phase != SESSION_READY)
+        r = session_broken(session, outcome);
     if (r < 0 || !request_takes_memory(request))
         return r;
     if (session->leaving)
         return outcome_set(outcome, GMB_E_CANCELLED, "the session is being disconnected");
-    if (session->phase != SESSION_READY && request->wait_ns == GMB_WAIT_NONE) {
-        *outcome = session->broken;
-        return outcome->code;
-    }
+    if (session->phase != SESSION_READY && request->wait_ns == GMB_WAIT_NONE)
+        return session_broken(session, outcome);
     if (session->waiting >= LIMIT_REQUESTS_PER_CLIENT) {
         outcome_set(
             outcome, GMB_E_EXHAUSTED, "%u requests of this session wait already", session->waiting);

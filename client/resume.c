@@ -13,10 +13,15 @@
 #include "client/arena_want.h"
 #include "client/conclude.h"
 #include "client/connect.h"
+#include "client/device.h"
 #include "client/dial.h"
+#include "client/gang.h"
+#include "client/pressure.h"
 #include "client/request.h"
 #include "client/resume_held.h"
+#include "client/status.h"
 #include "client/wait.h"
+#include "client/watch.h"
 
 #define PAUSE_FIRST_NS (10 * NSEC_PER_MSEC)
 #define PAUSE_LAST_NS NSEC_PER_SEC
@@ -74,6 +79,9 @@ static void connection_drop(struct gmb_session *session)
     session->conn = conn_free(session->conn);
     session->watching_write = false;
     session->held = resume_held_free(session->held);
+    session->drops++;
+    atomic_store(&session->stale, true);
+    watches_end(session);
 }
 
 void session_end(struct gmb_session *session, const struct outcome *why)
@@ -109,7 +117,8 @@ static void request_part(struct gmb_session *session, struct request *request)
         request_free(request);
         return;
     }
-    if ((request_resumes(request) || request->kind == REQUEST_GANG) && request->outcome.code == 0)
+    gang_disown(request);
+    if (!request_settles(request) && request->outcome.code == 0)
         request->outcome = session->broken;
     request_answer(session, request);
 }
@@ -117,21 +126,18 @@ static void request_part(struct gmb_session *session, struct request *request)
 /* Sends it anew, from the start. What was mapped of a grant that broke off isn't ours. */
 static void request_rewind(struct gmb_session *session, struct request *request)
 {
-    uint32_t mapped = request->mapped_chunks;
-    bool undone = true;
+    bool undone;
 
+    gang_disown(request);
     if (request->sent) {
         request->again = true;
         request->sent = false;
         session->unsent++;
     }
-    request->total_chunks = request->granted_chunks = 0;
-    if (mapped > 0) {
-        (void) pthread_mutex_unlock(&session->lock);
-        undone = request_chunks_undo(session, request);
-        (void) pthread_mutex_lock(&session->lock);
-    }
-    request->mapped_chunks = 0;
+    (void) pthread_mutex_unlock(&session->lock);
+    undone = request->kind == REQUEST_GANG ? gang_rewind(session, request)
+                                           : request_chunks_rewind(session, request);
+    (void) pthread_mutex_lock(&session->lock);
     if (!undone && !request->answered) {
         (void) outcome_set(
             &request->outcome, GMB_E_GPU, "the driver keeps what a broken grant had mapped");
@@ -269,11 +275,16 @@ static void lose(struct list *leases, bool all, const uint64_t *ids, size_t coun
     }
 }
 
-/* Requests that concern what is lost have nobody to answer them. */
-static void orphans_answer(struct gmb_session *session)
+/* Requests that concern what is lost have nobody to answer them. What gives something back names it
+ * by numbers that mean nothing to a broker that resumed nothing, or something else. */
+static void orphans_answer(struct gmb_session *session, bool resumed)
 {
     list_for_each_safe(request, &session->pending, struct request, link)
     {
+        if (!resumed && request_settles(request)) {
+            request_answer(session, request);
+            continue;
+        }
         if (request->lease == NULL || !request->lease->lost)
             continue;
         (void) outcome_set(
@@ -282,20 +293,21 @@ static void orphans_answer(struct gmb_session *session)
     }
 }
 
-static void session_ready(struct gmb_session *session)
+static void session_ready(struct gmb_session *session, bool resumed)
 {
     session->held = resume_held_free(session->held);
     session->phase = SESSION_READY;
     session->broken = OUTCOME_OK;
     session->retry_pause_ns = 0;
     resume_arm(session);
-    orphans_answer(session);
+    orphans_answer(session, resumed);
     list_for_each(lease, &session->arenas, struct gmb_lease, link)
     {
         if (!lease->lost)
             arena_want_again(arena_from_lease(lease));
     }
     session->arenas_due_ns = 0;
+    pressure_subscribe_again(session);
     request_pump(session);
 }
 
@@ -310,8 +322,22 @@ static int held_send(struct gmb_session *session, struct outcome *why)
     return 0;
 }
 
-static int welcome_take(
-    struct gmb_session *session, const Gmb__Welcome *welcome, struct outcome *why)
+/* Without the same devices the page before stays, as its broker's last word. */
+static int page_take(struct gmb_session *session, const Gmb__Welcome *welcome, struct fdset *fds,
+    struct outcome *why)
+{
+    int r;
+
+    if (!devices_same(session, welcome) || fds->count == 0)
+        return 0;
+    r = status_remap(&session->status, fds->fds[0], why);
+    if (r == 0)
+        atomic_store(&session->stale, false);
+    return r;
+}
+
+static int welcome_take(struct gmb_session *session, const Gmb__Welcome *welcome,
+    struct fdset *fds, struct outcome *why)
 {
     int r;
 
@@ -321,21 +347,25 @@ static int welcome_take(
             "the broker came back with version %u and driver %s", welcome->version,
             welcome->driver);
     resume_token_take(session, welcome);
+    r = page_take(session, welcome, fds, why);
+    if (r < 0)
+        return r;
+    session->resumes++;
     if (!welcome->resumed) {
         lose(&session->leases, true, NULL, 0);
         lose(&session->arenas, true, NULL, 0);
-        session_ready(session);
+        session_ready(session, false);
         return 0;
     }
     r = resume_held_take(session, &session->held);
     if (r < 0)
         return outcome_set_errno(why, r, "the session can't be resumed");
-    session->resumes++;
     session->phase = SESSION_RESUMING;
     return held_send(session, why);
 }
 
-int resume_take(struct gmb_session *session, const Gmb__BrokerMessage *message, struct outcome *why)
+int resume_take(struct gmb_session *session, const Gmb__BrokerMessage *message, struct fdset *fds,
+    struct outcome *why)
 {
     if (message->body_case == GMB__BROKER_MESSAGE__BODY_ERROR) {
         (void) outcome_from_error(why, message->error);
@@ -345,7 +375,7 @@ int resume_take(struct gmb_session *session, const Gmb__BrokerMessage *message, 
     }
     if (session->phase == SESSION_GREETING &&
         message->body_case == GMB__BROKER_MESSAGE__BODY_WELCOME)
-        return welcome_take(session, message->welcome, why);
+        return welcome_take(session, message->welcome, fds, why);
     /* The broker sends no chunks and recalls before the last part was answered. */
     if (session->phase != SESSION_RESUMING ||
         message->body_case != GMB__BROKER_MESSAGE__BODY_RESUMED)
@@ -355,6 +385,6 @@ int resume_take(struct gmb_session *session, const Gmb__BrokerMessage *message, 
     lose(&session->arenas, false, message->resumed->lost, message->resumed->n_lost);
     if (session->held != NULL)
         return held_send(session, why);
-    session_ready(session);
+    session_ready(session, true);
     return 0;
 }

@@ -28,8 +28,8 @@ void resume_arm(struct gmb_session *session);
 /* What is due by the clock: a connection is tried or given up, requests have waited long enough. */
 void resume_step(struct gmb_session *session);
 /* One message while GREETING or RESUMING. Nonzero, as `why`, ends the connection. */
-int resume_take(
-    struct gmb_session *session, const Gmb__BrokerMessage *message, struct outcome *why);
+int resume_take(struct gmb_session *session, const Gmb__BrokerMessage *message, struct fdset *fds,
+    struct outcome *why);
 
 /* 0 while the broker can be asked or the session is patient; else why not. */
 int session_usable(const struct gmb_session *session, struct outcome *outcome);

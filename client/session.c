@@ -22,11 +22,14 @@
 #include "client/dispatch.h"
 #include "client/fork.h"
 #include "client/lease.h"
+#include "client/news.h"
 #include "client/request.h"
 #include "client/resume.h"
 #include "client/resume_held.h"
+#include "client/status.h"
 #include "client/thread.h"
 #include "client/wait.h"
+#include "client/watch.h"
 #include "gpu/loader.h"
 
 #define SOCKET_DEFAULT "/run/gmbd/client.sock"
@@ -64,6 +67,9 @@ static struct gmb_session *session_free(struct gmb_session *session)
     close_fd(&session->arrivals_fd);
     close_fd(&session->retry_fd);
     session->held = resume_held_free(session->held);
+    status_unmap(&session->status);
+    watches_end(session);
+    free(session->subscription.news);
     free(session->devices);
     free(session->socket);
     free(session->program);
@@ -93,6 +99,7 @@ static int session_make(struct gmb_session **ret, struct outcome *outcome)
     list_init(&session->settling);
     list_init(&session->leases);
     list_init(&session->arenas);
+    list_init(&session->watches);
     (void) pthread_mutex_init(&session->lock, NULL);
     (void) pthread_mutex_init(&session->context_lock, NULL);
     (void) pthread_condattr_init(&attributes);
@@ -146,8 +153,9 @@ static int driver_open(
 static int session_greet(struct gmb_session *session, const struct gmb_options *options,
     uint64_t deadline_ns, struct outcome *outcome)
 {
+    _cleanup_fdset_ struct fdset fds = FDSET_EMPTY;
     Gmb__BrokerMessage *message;
-    int r = connect_greet(session->conn, options->program, deadline_ns, &message, outcome);
+    int r = connect_greet(session->conn, options->program, deadline_ns, &message, &fds, outcome);
 
     if (r < 0)
         return r;
@@ -156,6 +164,10 @@ static int session_greet(struct gmb_session *session, const struct gmb_options *
     r = driver_open(session, options->driver, message->welcome->driver, outcome);
     if (r == 0)
         r = devices_load(session, message->welcome, outcome);
+    if (r == 0)
+        r = news_prepare(session, outcome);
+    if (r == 0 && fds.count > 0)
+        r = status_map(&session->status, fds.fds[0], session->device_count, outcome);
     frame_message_free(&message->base);
     return r;
 }

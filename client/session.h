@@ -54,6 +54,42 @@ struct device {
     _Atomic bool failed;          /* out of service, says the broker */
 };
 
+/* A tenant's status page: see status.h. */
+struct status_view {
+    const struct status_page *page; /* NULL: the broker keeps none */
+    uint64_t bytes;
+    unsigned entries; /* 0 without a page */
+};
+
+/* What the broker told last of one device, and nobody has been called for yet. */
+struct pressure_news {
+    bool come;
+    uint32_t level, device_level;
+    uint64_t headroom_bytes, some_total_us, full_total_us;
+};
+
+/* Who is called for news, and the news. */
+struct subscription {
+    gmb_pressure_fn pressure;
+    gmb_advice_fn advice;
+    void *user;
+    struct pressure_news *news; /* owned; by the device's index */
+    bool advised;               /* an advice has come for which nobody has been called yet: */
+    struct gmb_advice last;     /* `steps` is set for the call alone */
+    struct gmb_advice_step steps[LIMIT_ADVICE_STEPS];
+    bool running; /* a callback, in `runner` */
+    pthread_t runner;
+};
+
+/* Who is called for leases that are asked back. */
+struct revoke_subscription {
+    gmb_revoke_fn call; /* NULL: nobody */
+    unsigned noted;     /* leases that are asked back, and nobody was called for */
+    void *user;
+    const struct gmb_lease *running; /* a callback for it, in `runner`; NULL: none */
+    pthread_t runner;
+};
+
 struct gmb_session {
     /* fork.c */
     struct list registered;
@@ -66,6 +102,7 @@ struct gmb_session {
     uint64_t timeout_ns;
     struct device *devices;
     unsigned device_count;
+    struct status_view status;
     char *socket, *program; /* as they were at the start; `program` may be NULL */
     bool patient;           /* requests outlive the connection (GMB_OFFLINE_WAIT) */
     int epoll_fd;           /* what gmb_fd() hands out: the socket, `notify_fd` and `retry_fd` */
@@ -74,6 +111,8 @@ struct gmb_session {
     int retry_fd;           /* timer: readable when a connection is to be tried */
     int arrivals_fd; /* epoll, edge-triggered: the arenas' eventfds, which are their owners' to read
                       */
+
+    _Atomic bool stale; /* the broker has gone: its status page is its last word */
 
     pthread_mutex_t context_lock; /* taken before `lock` or alone */
 
@@ -87,7 +126,8 @@ struct gmb_session {
     uint64_t retry_ns;        /* AWAY: when; GREETING, RESUMING: when that is given up */
     uint64_t retry_pause_ns;  /* before the last try */
     struct resume_held *held; /* RESUMING: what is still to be said */
-    unsigned resumes;         /* times that the broker was told what is held */
+    unsigned resumes;         /* times that a broker came back */
+    unsigned drops;           /* times that a connection ended */
     bool ending;              /* the broker said that it ends */
     bool reading;             /* the seat is taken */
     bool dispatching;
@@ -104,6 +144,10 @@ struct gmb_session {
     struct list leases;
     struct list arenas;     /* by their leases' links */
     uint64_t arenas_due_ns; /* when they are looked after next */
+    struct subscription subscription;
+    struct revoke_subscription revoke;
+    struct list watches; /* struct watch.link */
+    uint64_t watch_ids;
 };
 
 struct gmb_lease {
@@ -118,14 +162,16 @@ struct gmb_lease {
     uint64_t address;
     uint64_t reserved_bytes;
 
-    uint64_t wanted_bytes;   /* address space asked for */
-    _Atomic uint32_t chunks; /* mapped and accessible */
-    bool busy;               /* a call is at work on it */
-    uint32_t held;           /* chunks that the broker is to count as this lease's … */
-    bool known;              /* … once it has granted it, until it is told of the end */
-    bool lost;               /* the broker couldn't resume it: it is never told of it again */
-    bool unsettled;          /* a grow was given up before it was answered */
-    bool dropped;            /* released meanwhile: goes once the grow is settled */
+    uint64_t wanted_bytes;     /* address space asked for */
+    _Atomic uint32_t chunks;   /* mapped and accessible */
+    bool busy;                 /* a call is at work on it */
+    uint32_t held;             /* chunks that the broker is to count as this lease's … */
+    bool known;                /* … once it has granted it, until it is told of the end */
+    bool lost;                 /* the broker couldn't resume it: it is never told of it again */
+    bool unsettled;            /* a grow was given up before it was answered */
+    bool dropped;              /* released meanwhile: goes once the grow is settled */
+    uint64_t revoked_bytes;    /* asked back, and nobody was called for it yet; 0: nothing … */
+    uint64_t revoked_until_ns; /* … until then */
 };
 
 enum request_kind {
@@ -137,8 +183,14 @@ enum request_kind {
     REQUEST_ARENA,
     REQUEST_FILL,
     REQUEST_RETURN,
+    REQUEST_SUBSCRIBE,
+    REQUEST_WATCH,
+    REQUEST_UNWATCH,
+    REQUEST_ACK,
     REQUEST_MAPPED, /* this and the next one are told, not asked: gone once they are sent */
     REQUEST_WANT,
+    REQUEST_READY, /* told, too */
+    REQUEST_ATTACH,
     REQUEST_GANG,
     REQUEST_MAX
 };
@@ -164,19 +216,25 @@ struct request {
     uint64_t deadline_ns; /* when a waiter gives up */
     uint64_t expires_ns;  /* when it has waited for memory long enough: CLOCK_NEVER, or 0 unless it
                              takes some */
-    unsigned resumes;     /* ARENA: session.resumes when it was answered */
+    unsigned resumes;     /* ARENA, ATTACH: session.resumes when it was answered */
+    unsigned drops;       /* WATCH: session.drops when it was answered */
 
     /* What is asked for. */
-    uint64_t target; /* SHRINK, RELEASE and of arenas: the broker's lease; CANCEL: the request */
+    uint64_t target; /* SHRINK, RELEASE and of arenas: the broker's lease; CANCEL: the request;
+                        UNWATCH: the watch; ACK: the advice */
     uint64_t bytes, chunk_bytes, wait_ns;
     uint32_t keep_chunks;
     char label[LIMIT_NAME_BYTES + 1];
-    const struct device *device;    /* ARENA */
+    const struct device *device;    /* ARENA, WATCH */
     uint64_t page_bytes, max_bytes; /* ARENA */
     uint32_t element;               /* ARENA */
+    bool shared;                    /* ARENA */
     uint32_t run_first, run_count;  /* RETURN, MAPPED */
     uint32_t *pages;                /* WANT: owned */
     size_t page_count;
+    bool off;                      /* SUBSCRIBE */
+    struct gmb_watch_params watch; /* WATCH */
+    uint32_t action, result;       /* ACK: enum gmb_degrade, enum gmb_advice_outcome; and bytes */
     struct request **parts; /* GANG: owned, one for each lease, which is owned until concluded */
     size_t part_count;
 
@@ -186,10 +244,12 @@ struct request {
     uint32_t granted_chunks; /* received, from first_chunk on */
     uint32_t mapped_chunks;
     size_t part_at;    /* GANG: whose grant is next */
-    uint64_t arena_id; /* ARENA, 0 before it is made; and its fds, owned, or −1 */
-    uint64_t arena_chunk_bytes;
-    uint32_t arena_max_chunks;
-    int table_fd, event_fd;
+    uint64_t arena_id; /* ARENA, ATTACH: 0 before it is made; and its fds, owned, or −1 */
+    uint64_t arena_chunk_bytes, arena_page_bytes;
+    uint32_t arena_max_chunks, arena_holder;
+    bool arena_shared;
+    struct uuid arena_device;
+    int table_fd, event_fd; /* WATCH: the latter alone, and in `target` the watch */
 
     gmb_lease_fn done;
     void *user;
@@ -201,16 +261,31 @@ static inline bool request_takes_memory(const struct request *request)
            request->kind == REQUEST_FILL || request->kind == REQUEST_GANG;
 }
 
-/* Whether it can be sent again to a broker that came back; others are settled by what is said then.
- */
-static inline bool request_resumes(const struct request *request)
-{
-    return (request_takes_memory(request) && request->kind != REQUEST_GANG) ||
-           request->kind == REQUEST_ARENA;
-}
-
 /* Whether the broker answers nothing. */
 static inline bool request_is_note(const struct request *request)
 {
-    return request->kind == REQUEST_MAPPED || request->kind == REQUEST_WANT;
+    return request->kind == REQUEST_MAPPED || request->kind == REQUEST_WANT ||
+           request->kind == REQUEST_READY;
+}
+
+/* Whether it is answered by an arena. */
+static inline bool request_makes_arena(const struct request *request)
+{
+    return request->kind == REQUEST_ARENA || request->kind == REQUEST_ATTACH;
+}
+
+/* Whether it can be sent again to a broker that came back. */
+static inline bool request_resumes(const struct request *request)
+{
+    return request_takes_memory(request) || request_makes_arena(request) ||
+           request->kind == REQUEST_WATCH ||
+           (request->kind == REQUEST_SUBSCRIBE && !request->off);
+}
+
+/* Whether what it asks for is done when the session resumes, whatever became of the message. */
+static inline bool request_settles(const struct request *request)
+{
+    return request->kind == REQUEST_SHRINK || request->kind == REQUEST_RELEASE ||
+           request->kind == REQUEST_CANCEL || request->kind == REQUEST_RETURN ||
+           request->kind == REQUEST_UNWATCH || (request->kind == REQUEST_SUBSCRIBE && request->off);
 }

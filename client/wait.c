@@ -17,6 +17,7 @@
 #include "client/receive.h"
 #include "client/request.h"
 #include "client/resume.h"
+#include "client/revoke.h"
 
 static struct timespec timespec_from_ns(uint64_t ns)
 {
@@ -97,6 +98,7 @@ int request_await(struct gmb_session *session, struct request *request, struct o
         request_abandon(session, request);
         if (grown != NULL)
             grown->busy = false;
+        revoke_look(session);
     }
     (void) pthread_mutex_unlock(&session->lock);
     return answered ? 0

@@ -7,13 +7,17 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <search.h>
+#include <stdio.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/mman.h>
 
 #include "base/log.h"
+#include "daemon/arena_attach.h"
+#include "daemon/arena_holder.h"
 #include "daemon/arena_message.h"
+#include "daemon/bell.h"
 #include "daemon/broker.h"
+#include "daemon/drop.h"
 #include "daemon/evict.h"
 #include "daemon/hosting.h"
 #include "daemon/reclaim.h"
@@ -24,6 +28,7 @@ static const char *const phases[] = {
     [ARENA_MAPPED] = "mapped",
     [ARENA_CLOSING] = "closing",
     [ARENA_RECALLED] = "recalled",
+    [ARENA_LOSING] = "losing",
 };
 static_assert(ARRAY_SIZE(phases) == ARENA_PHASE_MAX, "every phase has a name");
 
@@ -54,29 +59,31 @@ static int table_make(struct arena *arena, const struct arena_table_header *layo
 }
 
 int arena_new(struct client *client, uint32_t device, const struct arena_table_header *layout,
-    uint32_t element, struct arena **ret)
+    uint32_t element, const char *name, struct arena **ret)
 {
     struct arena *arena = calloc(1, sizeof(*arena));
+    struct arena_holder *holder;
     int r;
 
     if (arena == NULL)
         return -ENOMEM;
     arena->broker = client->broker;
-    arena->client = client->id;
     arena->device = device;
     arena->element = element;
-    arena->table_fd = arena->event_fd = -1;
-    list_init(&arena->client_link);
+    arena->table_fd = -1;
+    (void) snprintf(arena->name, sizeof(arena->name), "%s", name);
+    list_init(&arena->holders);
+    list_init(&arena->departed_link);
     list_init(&arena->device_link);
     list_init(&arena->fills);
     list_init(&arena->wanted);
     list_init(&arena->wanted_link);
     list_init(&arena->held);
     r = table_make(arena, layout);
-    if (r == 0) {
-        arena->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-        r = arena->event_fd < 0 ? -errno : 0;
-    }
+    if (r == 0)
+        r = arena_holder_new(arena, client->id, &holder);
+    if (r == 0)
+        holder->ready = true;
     if (r == 0) {
         arena->chunks = calloc(layout->max_chunks, sizeof(*arena->chunks));
         r = arena->chunks == NULL ? -ENOMEM : 0;
@@ -135,13 +142,14 @@ struct arena *arena_free(struct arena *arena)
             chunk_free(arena->chunks[i]);
     }
     free(arena->chunks);
-    arena_held_drop(arena);
+    free(arena->order);
+    arena_held_drop_all(arena);
     arena->space = tier_space_free(arena->space);
-    if (arena->table.shared != NULL)
-        (void) munmap(arena->table.shared, arena->table.layout.table_bytes);
     close_fd(&arena->table_fd);
-    close_fd(&arena->event_fd);
-    list_remove(&arena->client_link);
+    closer_unmap(arena->broker->closer, arena->table.shared, arena->table.layout.table_bytes);
+    list_for_each_safe(holder, &arena->holders, struct arena_holder, link)(void)
+        arena_holder_free(holder);
+    list_remove(&arena->departed_link);
     reclaim_forget(arena);
     list_remove(&arena->device_link);
     list_remove(&arena->wanted_link);
@@ -159,7 +167,8 @@ static int lease_compare(const void *a, const void *b)
 int arena_bind(struct arena *arena, core_id lease)
 {
     struct broker *broker = arena->broker;
-    struct client *client = client_find(broker, arena->client);
+    struct arena_holder *holder = list_first(&arena->holders, struct arena_holder, link);
+    struct client *client = client_find(broker, holder->client);
     struct core_lease_view view;
     int r;
 
@@ -172,17 +181,18 @@ int arena_bind(struct arena *arena, core_id lease)
         return r;
     if (tsearch(arena, &broker->arenas, lease_compare) == NULL)
         return -ENOMEM;
-    list_append(&client->arenas, &arena->client_link);
+    if (arena->name[0] != '\0' && arena_name_publish(arena) < 0) {
+        (void) tdelete(arena, &broker->arenas, lease_compare);
+        return -ENOMEM;
+    }
+    arena_holder_enter(holder, client);
     list_append(&broker->hosting[arena->device]->arenas, &arena->device_link);
-    client->arena_count++;
     broker->hosting[arena->device]->arena_count++;
-    client->arena_chunks += arena->table.layout.max_chunks;
     return 0;
 }
 
 void arena_drop(struct arena *arena)
 {
-    struct client *client = client_find(arena->broker, arena->client);
     struct hosting *hosting = arena->broker->hosting[arena->device];
 
     if (arena->dropped)
@@ -191,11 +201,10 @@ void arena_drop(struct arena *arena)
     if (--hosting->arena_count == 0 && hosting->mover != NULL)
         mover_keep(hosting->mover, false);
     (void) tdelete(arena, &arena->broker->arenas, lease_compare);
-    if (client != NULL) {
-        client->arena_count--;
-        client->arena_chunks -= arena->table.layout.max_chunks;
-    }
-    list_remove(&arena->client_link);
+    arena_name_withdraw(arena);
+    list_for_each_safe(holder, &arena->holders, struct arena_holder, link)(void)
+        arena_holder_free(holder);
+    list_remove(&arena->departed_link);
     list_remove(&arena->wanted_link);
     restore_cancel(arena);
     for (uint32_t i = 0; i < arena->top; i++) {
@@ -332,18 +341,6 @@ void arena_slot_give(struct arena_chunk *chunk, uint32_t page)
     evicted_count(chunk, -chunk->arena->table.layout.page_bytes);
 }
 
-/* In the tier, recomputable, and nobody waits for it; `word` was read just now. */
-static bool page_spare(const struct arena_chunk *chunk, uint32_t page, uint64_t word)
-{
-    const struct arena_table *table = &chunk->arena->table;
-    const struct arena_table_page *entry =
-        &table->pages[(size_t) chunk->index * table->layout.pages_per_chunk + page];
-
-    return arena_word_state(word) == ARENA_PAGE_EVICTED && arena_word_pins(word) == 0 &&
-           !chunk->pages[page].wanted &&
-           (__atomic_load_n(&entry->flags, __ATOMIC_RELAXED) & ARENA_PAGE_RECOMPUTABLE) != 0;
-}
-
 void arena_slots_sweep(struct arena_chunk *chunk)
 {
     uint32_t count = chunk->arena->table.layout.pages_per_chunk;
@@ -359,27 +356,24 @@ void arena_slots_sweep(struct arena_chunk *chunk)
         if (arena_word_state(word) != ARENA_PAGE_EVICTED ||
             arena_word_generation(word) != record->generation)
             arena_slot_give(chunk, i);
-        else if (page_spare(chunk, i, word))
+        else if (drop_allows(chunk, i, word))
             chunk->spare++;
     }
 }
 
 static bool chunk_spares_drop(struct arena_chunk *chunk)
 {
-    uint32_t count = chunk->arena->table.layout.pages_per_chunk;
-    bool some = false;
+    uint32_t count = chunk->arena->table.layout.pages_per_chunk, before = chunk->slots;
 
     for (uint32_t i = 0; chunk->slots > 0 && i < count; i++) {
         uint64_t word = __atomic_load_n(arena_page_word(chunk, i), __ATOMIC_SEQ_CST);
 
-        if (chunk->pages[i].slot == ARENA_NO_SLOT || chunk->pages[i].job != ARENA_PAGE_IDLE ||
-            !page_spare(chunk, i, word) || !arena_page_swap(chunk, i, word, ARENA_PAGE_LOST))
-            continue;
-        arena_slot_give(chunk, i);
-        some = true;
+        if (arena_word_state(word) == ARENA_PAGE_EVICTED && drop_allows(chunk, i, word) &&
+            drop_page(chunk, i) == DROP_LATER)
+            return chunk->slots < before; /* it still has some */
     }
     chunk->spare = 0;
-    return some;
+    return chunk->slots < before;
 }
 
 /* The chunk with spares that was used longest ago; NULL when there is none. */
@@ -402,9 +396,10 @@ static struct arena_chunk *spares_oldest(const struct arena *arena)
 
 bool arena_slots_drop(struct arena *arena)
 {
+    const struct hosting *hosting = arena->broker->hosting[arena->device];
     struct arena_chunk *chunk;
 
-    while ((chunk = spares_oldest(arena)) != NULL) {
+    while (hosting->drop_budget > 0 && (chunk = spares_oldest(arena)) != NULL) {
         bool some = chunk_spares_drop(chunk);
 
         if (chunk->phase == ARENA_EMPTY)
@@ -419,12 +414,12 @@ bool arena_slots_drop(struct arena *arena)
 
 void arena_notify(const struct arena *arena)
 {
-    (void) eventfd_write(arena->event_fd, 1); /* full: it has not looked since 2^64 − 2 times */
+    list_for_each(holder, &arena->holders, struct arena_holder, link) bell_ring(holder->event_fd);
 }
 
 void arena_blame(struct arena *arena, const struct arena_chunk *chunk, const char *what)
 {
-    const struct client *client = client_find(arena->broker, arena->client);
+    const struct client *client = arena_client(arena);
 
     if (arena->nonsense)
         return;

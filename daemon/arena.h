@@ -1,6 +1,7 @@
 /*
- * An arena as the broker sees it: the page table that it shares with one worker, and what the
- * broker itself has to know of chunks and pages, in its own memory.
+ * An arena as the broker sees it: the page table that it shares with its holders (arena_holder.h),
+ * one worker or several of a tenant, and what the broker itself has to know of chunks and pages, in
+ * its own memory.
  *
  * The table is written by the worker at any time, and may hold anything. It is read word by word,
  * each copied once; nothing here follows an index, offset or count that stands there. A page is
@@ -20,13 +21,21 @@
 #include "base/list.h"
 #include "daemon/core/core.h"
 #include "daemon/tier.h"
+#include "policies/drop_order.h"
 #include "proto/arena_table.h"
 
 struct broker;
 struct client;
 struct arena;
 
-enum arena_phase { ARENA_EMPTY, ARENA_MAPPED, ARENA_CLOSING, ARENA_RECALLED, ARENA_PHASE_MAX };
+enum arena_phase {
+    ARENA_EMPTY,
+    ARENA_MAPPED,
+    ARENA_CLOSING,
+    ARENA_RECALLED,
+    ARENA_LOSING, /* nobody has it; pages that had bytes there are told that they are lost */
+    ARENA_PHASE_MAX
+};
 
 const char *arena_phase_name(enum arena_phase phase);
 
@@ -48,7 +57,7 @@ struct arena_page {
 };
 
 struct arena_chunk {
-    struct list link;   /* of its device: closing, unsent or recalled */
+    struct list link;   /* of its device: closing, unsent, recalled or losing */
     struct list wanted; /* arena.wanted: some of its pages are */
     struct arena *arena;
     uint32_t index;
@@ -65,6 +74,8 @@ struct arena_chunk {
     uint32_t spare;       /* of its pages in the tier, those that may be dropped, as last seen */
     uint32_t drops;       /* pages that may be dropped instead of copied */
     uint32_t beneficiary; /* CLOSING, RECALLED: index of the tenant, UINT32_MAX an operator */
+    uint32_t lose_at;     /* LOSING: from this page of the chunk on */
+    bool mapped_early;    /* LOSING: it was filled again meanwhile, and is mapped */
     uint64_t came_ns;     /* when it was mapped */
     uint64_t due_ns;      /* CLOSING: look again; RECALLED: deadline; MAPPED: not chosen before */
     struct arena_page *pages; /* by page of the chunk; NULL: none has a slot */
@@ -72,38 +83,46 @@ struct arena_chunk {
 
 struct arena {
     core_id lease; /* first: the key of broker.arenas */
-    core_id client;
     struct broker *broker;
-    uint32_t device, tenant; /* the core's indices */
-    struct list client_link; /* client.arenas */
-    struct list device_link; /* device's arenas, also after it was dropped */
-    struct list wanted;      /* struct arena_chunk.wanted */
-    struct list wanted_link; /* device's wanting: has some */
-    struct list fills;       /* struct fill.link: the broker's own requests */
-    struct list held;        /* struct held.link: what waits for jobs to end */
+    uint32_t device, tenant;         /* the core's indices */
+    struct list holders;             /* struct arena_holder.link */
+    uint32_t numbers;                /* of holders, a bit each, and of those who are gone and … */
+    uint32_t departed;               /* … whose bits still stand in the words of pages, or … */
+    uint32_t forgetting;             /* … are being cleared there, … */
+    uint32_t forget_at;              /* … from this page on */
+    struct list departed_link;       /* device's departed */
+    char name[LIMIT_NAME_BYTES + 1]; /* under which it is shared; "": it isn't */
+    struct list device_link;         /* device's arenas, also after it was dropped */
+    struct list wanted;              /* struct arena_chunk.wanted */
+    struct list wanted_link;         /* device's wanting: has some */
+    struct list fills;               /* struct fill.link: the broker's own requests */
+    struct list held;                /* struct held.link: what waits for jobs to end */
     uint32_t held_count;
     struct arena_table table;
-    int table_fd; /* until it is sent */
-    int event_fd;
+    int table_fd;     /* until it is sent, or as long as others may attach */
     uint32_t element; /* enum mover_element */
     uint32_t format;  /* enum mover_format, of the bytes in the tier */
     uint64_t slot_bytes;
     struct tier_space *space; /* NULL: this device has no tier */
     struct arena_chunk **chunks;
-    uint32_t top;  /* no index from here on has a record */
-    uint32_t jobs; /* of the mover, unanswered */
+    struct drop_page *order; /* by page, as last counted (drop.h); NULL: none may be dropped */
+    uint32_t top;            /* no index from here on has a record */
+    uint32_t jobs;           /* of the mover, unanswered … */
+    uint32_t restores;       /* … and a count for each chunk that one of them writes to */
     uint32_t fill_count;
     uint64_t fill_after_ns; /* a fill was refused: not before */
     bool dropped;           /* the lease is gone; kept until its last job is */
+    bool waits;             /* a worker waits for pages of it to be restored */
     bool nonsense;          /* its table was found to make none; said once */
 };
 
 /*
- * Makes table, eventfd and space of an arena that the core doesn't know yet. -EINVAL for a geometry
+ * Makes table and first holder of an arena that the core doesn't know yet; `name` is "" unless the
+ * layout is that of a shared one. -EINVAL for a geometry
  * that makes no sense, -ENOMEM, -errno.
  */
 int arena_new(struct client *client, uint32_t device, const struct arena_table_header *layout,
-    uint32_t element, struct arena **ret) _must_check_;
+    uint32_t element, const char *name, struct arena **ret) _must_check_;
 /* At once; no job may be left. Accepts NULL, returns NULL. */
 struct arena *arena_free(struct arena *arena);
 
@@ -113,13 +132,6 @@ int arena_bind(struct arena *arena, core_id lease) _must_check_;
 void arena_drop(struct arena *arena);
 /* NULL when there is none, or it was dropped. */
 struct arena *arena_find(const struct broker *broker, core_id lease);
-
-/*
- * Its client is back: it has not mapped what lies in [from, first), and has mapped what lies in
- * [first, end). The one is taken back, the other may be allocated from again. No job may be left.
- * False when it says that it has what it wasn't granted, or there is no memory.
- */
-bool arena_resume(struct arena *arena, uint32_t from, uint32_t first, uint32_t end);
 
 /* NULL when there is none. */
 struct arena_chunk *arena_chunk_find(const struct arena *arena, uint32_t index);
@@ -143,10 +155,11 @@ void arena_slot_give(struct arena_chunk *chunk, uint32_t page);
  * may be dropped. */
 void arena_slots_sweep(struct arena_chunk *chunk);
 /* Makes room among the arena's slots: what can be computed again and nobody waits for is dropped,
- * of the chunk that was used longest ago. False when there is nothing. */
+ * of the chunk that was used longest ago, and what continues it before. False when there is
+ * nothing, or the turn has dropped enough. */
 bool arena_slots_drop(struct arena *arena);
 
-/* Tells whoever waits for pages to look. Never blocks. */
+/* Tells whoever waits for pages to look, every holder. Never blocks. */
 void arena_notify(const struct arena *arena);
 /* Says once that the table makes no sense. */
 void arena_blame(struct arena *arena, const struct arena_chunk *chunk, const char *what);

@@ -10,20 +10,22 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "daemon/arena.h"
+#include "daemon/arena_attach.h"
+#include "daemon/arena_holder.h"
 #include "daemon/broker.h"
 #include "daemon/evict.h"
 #include "daemon/grant.h"
 #include "daemon/message.h"
+#include "daemon/persist.h"
 #include "daemon/restore.h"
 #include "daemon/resume.h"
-#include "proto/frame.h"
 
 #define UNMAPPABLE_PAUSE_NS (50 * NSEC_PER_MSEC)
 
 /* A return or a release that waits for jobs to end. */
 struct held {
     struct list link; /* arena.held */
+    core_id client;   /* who asked */
     uint64_t request;
     bool release;
     uint32_t first, count;
@@ -60,8 +62,8 @@ static bool layout_read(const Gmb__ArenaRequest *body, uint64_t granularity,
         chunk_bytes % granularity != 0 || chunk_bytes > LIMIT_CHUNK_BYTES ||
         !round_up(body->max_bytes, chunk_bytes, &bytes) ||
         bytes / chunk_bytes > LIMIT_LEASE_CHUNKS ||
-        arena_table_layout(body->page_bytes, chunk_bytes, (uint32_t) (bytes / chunk_bytes), ret) <
-            0) {
+        arena_table_layout(body->page_bytes, chunk_bytes, (uint32_t) (bytes / chunk_bytes),
+            body->shared ? ARENA_TABLE_SHARED : 0, ret) < 0) {
         (void) snprintf(reason, LIMIT_TEXT_BYTES,
             "no arena has pages of %llu in chunks of %llu up to %llu bytes",
             (unsigned long long) body->page_bytes, (unsigned long long) body->chunk_bytes,
@@ -71,10 +73,29 @@ static bool layout_read(const Gmb__ArenaRequest *body, uint64_t granularity,
     return true;
 }
 
-static bool arena_affordable(const struct client *client, const struct arena_table_header *layout)
+bool arena_affordable(const struct client *client, const struct arena_table_header *layout)
 {
     return client->arena_count < LIMIT_ARENAS_PER_CLIENT &&
            layout->max_chunks <= LIMIT_ARENA_CHUNKS_PER_CLIENT - client->arena_chunks;
+}
+
+/* Sharing needs a name that the tenant's arenas don't use yet. False after an answer. */
+static bool name_usable(struct session *session, uint64_t id, const Gmb__ArenaRequest *body)
+{
+    uint32_t tenant;
+
+    if (!body->shared)
+        return true;
+    if (body->label[0] == '\0')
+        message_refuse_plainly(
+            session, id, GMB_STATUS_INVALID, "an arena is shared by its label, and has none");
+    else if (core_tenant_find(session->broker->core, session->client->tenant, &tenant) &&
+             arena_named(session->broker, tenant, body->label) != NULL)
+        message_refuse_plainly(
+            session, id, GMB_STATUS_CONFLICT, "the tenant shares an arena of that name already");
+    else
+        return true;
+    return false;
 }
 
 void on_arena_request(struct session *session, const Gmb__ClientMessage *message)
@@ -101,12 +122,21 @@ void on_arena_request(struct session *session, const Gmb__ClientMessage *message
         message_refuse_plainly(session, message->id, GMB_STATUS_INVALID, "no such kind of element");
         return;
     }
+    if (!hosting_page_fits(broker->hosting[event.arena_request.device], session->client->tenant,
+            body->element, layout.page_bytes)) {
+        message_refuse_plainly(session, message->id, GMB_STATUS_INVALID,
+            "pages this large don't fit a slab of the host tier (32M), and could never be evicted");
+        return;
+    }
+    if (!name_usable(session, message->id, body))
+        return;
     if (!arena_affordable(session->client, &layout)) {
         message_refuse(session, message->id, GMB_STATUS_EXHAUSTED, GMB_LIMIT_CHUNKS,
             body->max_bytes, 0, "this process has as many arenas, or chunks in them, as one may");
         return;
     }
-    r = arena_new(session->client, event.arena_request.device, &layout, body->element, &arena);
+    r = arena_new(session->client, event.arena_request.device, &layout, body->element,
+        body->shared ? body->label : "", &arena);
     if (r < 0) {
         message_refuse_plainly(session, message->id, GMB_STATUS_INTERNAL, strerror(-r));
         return;
@@ -117,18 +147,20 @@ void on_arena_request(struct session *session, const Gmb__ClientMessage *message
         &(struct request){.id = message->id, .type = REQUEST_ARENA, .arena = arena}, body->label);
 }
 
-static int created_send(
-    struct session *session, const struct core_action *action, struct arena *arena)
+int arena_created_send(struct session *session, uint64_t request, const struct arena_holder *holder)
 {
+    struct arena *arena = holder->arena;
     Gmb__BrokerMessage message = GMB__BROKER_MESSAGE__INIT;
     Gmb__ArenaCreated body = GMB__ARENA_CREATED__INIT;
-    _cleanup_close_ int event_fd = fcntl(arena->event_fd, F_DUPFD_CLOEXEC, 3);
+    _cleanup_close_ int event_fd = fcntl(holder->event_fd, F_DUPFD_CLOEXEC, 3);
+    _cleanup_close_ int table_fd = arena->name[0] != '\0'
+                                       ? fcntl(arena->table_fd, F_DUPFD_CLOEXEC, 3)
+                                       : TAKE_FD(arena->table_fd);
     struct fdset fds = FDSET_EMPTY;
 
-    if (event_fd < 0)
+    if (event_fd < 0 || table_fd < 0)
         return -errno;
-    if (fdset_consume(&fds, TAKE_FD(arena->table_fd)) < 0 ||
-        fdset_consume(&fds, TAKE_FD(event_fd)) < 0) {
+    if (fdset_consume(&fds, TAKE_FD(table_fd)) < 0 || fdset_consume(&fds, TAKE_FD(event_fd)) < 0) {
         fdset_close(&fds);
         return -ENFILE;
     }
@@ -137,7 +169,10 @@ static int created_send(
     body.max_chunks = arena->table.layout.max_chunks;
     body.device.data = session->broker->devices[arena->device].uuid.bytes;
     body.device.len = UUID_BYTES;
-    message.id = action->request;
+    body.page_bytes = arena->table.layout.page_bytes;
+    body.shared = arena_table_shared(&arena->table);
+    body.holder = holder->number;
+    message.id = request;
     message.body_case = GMB__BROKER_MESSAGE__BODY_ARENA_CREATED;
     message.arena_created = &body;
     return conn_send_consume(session->conn, &message.base, &fds);
@@ -149,14 +184,17 @@ void arena_granted(
     struct arena *arena = TAKE_PTR(request->arena);
     int r;
 
-    if (request->label[0] != '\0')
+    if (request->label[0] != '\0') {
         client_label_set(session->client, action->grant.lease, request->label);
+        persist_lease(session->broker, action->grant.lease);
+    }
     request_remove(session, request);
     r = arena_bind(arena, action->grant.lease);
     if (r < 0)
         (void) arena_free(arena);
     else
-        r = created_send(session, action, arena);
+        r = arena_created_send(
+            session, action->request, list_first(&arena->holders, struct arena_holder, link));
     if (r < 0)
         session_doom(session,
             r == -EPIPE || r == -ECONNRESET ? NULL : "the broker has no room for its arena");
@@ -191,12 +229,39 @@ static bool run_busy(const struct arena *arena, uint32_t first, uint32_t count)
     return false;
 }
 
+bool arena_leaving_busy(const struct arena *arena, core_id client)
+{
+    const struct core *core = arena->broker->core;
+    const struct list *holders = &arena->holders;
+
+    if (holders->next == holders->prev)
+        return arena->jobs > 0;
+    for (uint32_t i = 0; arena->jobs > 0 && i < arena->top; i++) {
+        bool others = false;
+
+        if (arena->chunks[i] == NULL || arena->chunks[i]->jobs == 0)
+            continue;
+        list_for_each(holder, holders, struct arena_holder, link) others =
+            others ||
+            (holder->client != client && core_holder_has(core, arena->lease, holder->client, i));
+        if (!others)
+            return true;
+    }
+    return false;
+}
+
+static bool held_busy(const struct arena *arena, const struct held *held)
+{
+    return held->release ? arena_leaving_busy(arena, held->client)
+                         : run_busy(arena, held->first, held->count);
+}
+
 /* True: it waits now, or was refused because too many do. */
 static bool hold(struct session *session, struct arena *arena, const struct held *like)
 {
     struct held *held;
 
-    if (arena->jobs == 0 || (!like->release && !run_busy(arena, like->first, like->count)))
+    if (!held_busy(arena, like))
         return false;
     held = arena->held_count < LIMIT_RETURNS_HELD ? malloc(sizeof(*held)) : NULL;
     if (held == NULL) {
@@ -231,11 +296,17 @@ void on_arena_return(struct session *session, const Gmb__ClientMessage *message)
 {
     const Gmb__ArenaReturn *body = message->arena_return;
     struct arena *arena = arena_find(session->broker, body->lease);
-    struct held held = {.request = message->id, .first = body->first, .count = body->count};
+    struct held held = {
+        .client = session->client->id,
+        .request = message->id,
+        .first = body->first,
+        .count = body->count,
+    };
 
     if (resume_returned(session, message->id, body->lease, body->first, body->count))
         return;
-    if (arena != NULL && arena->client == session->client->id && hold(session, arena, &held))
+    if (arena != NULL && arena_holder_find(arena, session->client->id) != NULL &&
+        hold(session, arena, &held))
         return;
     return_submit(session, body->lease, message->id, body->first, body->count);
 }
@@ -247,7 +318,7 @@ static void release_submit(struct session *session, struct arena *arena, uint64_
         .lease_release.lease = arena->lease,
     };
 
-    restore_withdraw(arena);
+    restore_withdraw(arena, session->client->id);
     grant_remove_lease(session, arena->lease);
     request_submit(session, &event,
         &(struct request){.id = id, .type = REQUEST_RELEASE, .lease = arena->lease}, "");
@@ -256,9 +327,9 @@ static void release_submit(struct session *session, struct arena *arena, uint64_
 bool arena_release_take(struct session *session, uint64_t id, core_id lease)
 {
     struct arena *arena = arena_find(session->broker, lease);
-    struct held held = {.request = id, .release = true};
+    struct held held = {.client = session->client->id, .request = id, .release = true};
 
-    if (arena == NULL || arena->client != session->client->id)
+    if (arena == NULL || arena_holder_find(arena, session->client->id) == NULL)
         return false;
     if (!hold(session, arena, &held))
         release_submit(session, arena, id);
@@ -267,135 +338,75 @@ bool arena_release_take(struct session *session, uint64_t id, core_id lease)
 
 void arena_held_resume(struct arena *arena)
 {
-    const struct client *client = client_find(arena->broker, arena->client);
-    struct session *session = client != NULL ? client->session : NULL;
+    struct broker *broker = arena->broker;
     core_id lease = arena->lease;
 
-    if (session == NULL || session->state != SESSION_ACTIVE) {
-        arena_held_drop(arena);
-        return;
-    }
     list_for_each_safe(held, &arena->held, struct held, link)
     {
         struct held copy = *held;
+        const struct client *client = client_find(broker, copy.client);
+        struct session *session = client != NULL ? client->session : NULL;
 
-        if (copy.release ? arena->jobs > 0 : run_busy(arena, copy.first, copy.count))
+        if (session != NULL && session->state == SESSION_ACTIVE && held_busy(arena, &copy))
             continue;
         list_remove(&held->link);
         arena->held_count--;
         free(held);
+        if (session == NULL || session->state != SESSION_ACTIVE)
+            continue;
         if (!copy.release) {
             return_submit(session, lease, copy.request, copy.first, copy.count);
             continue;
         }
         release_submit(session, arena, copy.request);
-        if (arena_find(session->broker, lease) == NULL)
+        if (arena_find(broker, lease) == NULL)
             return;
     }
 }
 
-void arena_held_drop(struct arena *arena)
+static void held_drop(struct arena *arena, struct held *held)
+{
+    list_remove(&held->link);
+    free(held);
+    arena->held_count--;
+}
+
+void arena_held_drop(struct arena *arena, core_id client)
 {
     list_for_each_safe(held, &arena->held, struct held, link)
     {
-        list_remove(&held->link);
-        free(held);
+        if (held->client == client)
+            held_drop(arena, held);
     }
-    arena->held_count = 0;
 }
 
-/* The index is empty in the ledger: what lies in the tier stays. */
-static void chunk_emptied(struct arena_chunk *chunk)
+void arena_held_drop_all(struct arena *arena)
 {
-    evict_leave(chunk);
-    chunk->phase = ARENA_EMPTY;
-    chunk->overdue = chunk->filling = chunk->opening = false;
-    arena_chunk_settle(chunk);
+    list_for_each_safe(held, &arena->held, struct held, link) held_drop(arena, held);
 }
 
 void arena_done(struct session *session, const struct request *request)
 {
     struct arena *arena = arena_find(session->broker, request->lease);
+    struct arena_holder *holder;
 
     if (arena == NULL)
         return;
     if (request->type == REQUEST_RELEASE) {
-        arena_drop(arena);
+        holder = arena_holder_find(arena, session->client->id);
+        if (holder != NULL)
+            arena_leave(holder);
         return;
     }
     for (uint32_t i = 0; i < request->count; i++) {
-        struct arena_chunk *chunk = arena_chunk_find(arena, request->first + i);
+        const struct arena_chunk *chunk = arena_chunk_find(arena, request->first + i);
 
-        if (chunk == NULL)
-            continue;
         /* Sent unasked, it could not be mapped: the next one isn't sent at once. */
-        if (chunk->filling)
+        if (chunk != NULL && chunk->filling)
             arena->fill_after_ns = clock_now(session->broker->clock) + UNMAPPABLE_PAUSE_NS;
-        chunk_emptied(chunk);
+        arena_index_returned(arena, request->first + i);
     }
     hosting_kick(session->broker->hosting[arena->device]);
-}
-
-/* ------------------------------------------------------------------ coming back */
-
-/* Takes back the filled run that begins at `first`; the index behind it. */
-static uint32_t run_take(struct arena *arena, uint32_t first, uint32_t end)
-{
-    struct broker *broker = arena->broker;
-    struct core_event event = {
-        .type = CORE_EVENT_ARENA_RETURN,
-        .client = arena->client,
-        .arena_return = {.lease = arena->lease, .first = first},
-    };
-    uint32_t at = first, number, generation;
-
-    while (at < end && core_lease_chunk(broker->core, arena->lease, at, &number, &generation))
-        at++;
-    if (at == first)
-        return first + 1;
-    event.arena_return.count = at - first;
-    event.request = FRAME_BROKER_ID | ++broker->fills;
-    broker_step(broker, &event);
-    return at;
-}
-
-static bool chunk_mapped(struct arena *arena, uint32_t index)
-{
-    struct arena_chunk *chunk;
-    uint32_t number, generation;
-
-    if (!core_lease_chunk(arena->broker->core, arena->lease, index, &number, &generation))
-        return false;
-    chunk = arena_chunk_get(arena, index);
-    if (chunk == NULL)
-        return false;
-    evict_leave(chunk);
-    chunk->phase = ARENA_MAPPED;
-    chunk->overdue = chunk->filling = chunk->opening = false;
-    chunk->due_ns = 0;
-    /* What was closed for a plan, or for a restore, is not any more. */
-    (void) arena_chunk_swap(chunk, ARENA_CHUNK_CLOSED, ARENA_CHUNK_LIVE);
-    return true;
-}
-
-bool arena_resume(struct arena *arena, uint32_t from, uint32_t first, uint32_t end)
-{
-    struct hosting *hosting = arena->broker->hosting[arena->device];
-
-    for (uint32_t i = from; i < first;)
-        i = run_take(arena, i, first);
-    for (uint32_t i = from; i < MIN(first, arena->top); i++) {
-        if (arena->chunks[i] != NULL)
-            chunk_emptied(arena->chunks[i]);
-    }
-    for (uint32_t i = first; i < end; i++) {
-        if (!chunk_mapped(arena, i))
-            return false;
-    }
-    if (hosting->mover != NULL)
-        mover_keep(hosting->mover, true);
-    hosting_kick(hosting);
-    return true;
 }
 
 /* ------------------------------------------------------------------ events */
@@ -404,7 +415,7 @@ static struct arena *arena_of(struct session *session, core_id lease)
 {
     struct arena *arena = arena_find(session->broker, lease);
 
-    return arena != NULL && arena->client == session->client->id ? arena : NULL;
+    return arena != NULL && arena_holder_find(arena, session->client->id) != NULL ? arena : NULL;
 }
 
 void on_arena_mapped(struct session *session, const Gmb__ClientMessage *message)
@@ -413,7 +424,6 @@ void on_arena_mapped(struct session *session, const Gmb__ClientMessage *message)
     struct arena *arena = arena_of(session, body->lease);
     uint64_t now = clock_now(session->broker->clock);
     struct hosting *hosting;
-    uint32_t number, generation;
 
     if (arena == NULL || body->first >= arena->table.layout.max_chunks ||
         body->count > arena->table.layout.max_chunks - body->first)
@@ -421,16 +431,23 @@ void on_arena_mapped(struct session *session, const Gmb__ClientMessage *message)
     for (uint32_t i = body->first; i < body->first + body->count; i++) {
         struct arena_chunk *chunk = arena->chunks[i];
 
-        if (chunk != NULL && chunk->phase != ARENA_EMPTY)
+        if (chunk != NULL && chunk->phase != ARENA_EMPTY && chunk->phase != ARENA_LOSING)
             continue;
         /* What it wasn't granted, it can't have mapped; and an event is a few bytes, whose nonsense
          * must not cost a look at every index. */
-        if (!core_lease_chunk(session->broker->core, arena->lease, i, &number, &generation))
+        if (!core_holder_has(session->broker->core, arena->lease, session->client->id, i))
             break;
         chunk = arena_chunk_get(arena, i);
         if (chunk == NULL)
             break;
+        if (chunk->phase == ARENA_LOSING) {
+            chunk->mapped_early = true;
+            continue;
+        }
         chunk->phase = ARENA_MAPPED;
+        /* Who mapped it found it closed, if it was filled while its old pages were being lost. */
+        if (arena_table_shared(&arena->table))
+            (void) arena_chunk_swap(chunk, ARENA_CHUNK_EMPTY, ARENA_CHUNK_LIVE);
         chunk->filling = false;
         chunk->due_ns = 0;
         chunk->came_ns = now;
@@ -447,6 +464,10 @@ void on_page_want(struct session *session, const Gmb__ClientMessage *message)
     const Gmb__PageWant *body = message->page_want;
     struct arena *arena = arena_of(session, body->lease);
 
-    if (arena != NULL)
-        restore_want(arena, body->pages, body->n_pages);
+    if (arena == NULL)
+        return;
+    if (arena_table_shared(&arena->table))
+        arena_share_pages(
+            arena_holder_find(arena, session->client->id), body->pages, body->n_pages);
+    restore_want(arena, body->pages, body->n_pages);
 }

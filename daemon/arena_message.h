@@ -3,7 +3,10 @@
 
 #include "daemon/core/core.h"
 #include "daemon/request.h"
+#include "proto/arena_table.h"
 #include "proto/gmb.pb-c.h"
+
+struct arena_holder;
 
 void on_arena_request(struct session *session, const Gmb__ClientMessage *message);
 void on_arena_fill(struct session *session, const Gmb__ClientMessage *message);
@@ -21,5 +24,13 @@ void arena_done(struct session *session, const struct request *request);
 
 /* Goes on with what waited for the arena's jobs. The arena may be gone afterwards. */
 void arena_held_resume(struct arena *arena);
-/* The session is gone: nobody asks any more. */
-void arena_held_drop(struct arena *arena);
+/* The client's session is gone: it asks no more. */
+void arena_held_drop(struct arena *arena, core_id client);
+void arena_held_drop_all(struct arena *arena);
+/* Whether the mover is at work on chunks that would be free without this holder. */
+bool arena_leaving_busy(const struct arena *arena, core_id client);
+/* Whether the process may have one more arena of this layout. */
+bool arena_affordable(const struct client *client, const struct arena_table_header *layout);
+/* Sends an ArenaCreated. -errno. */
+int arena_created_send(
+    struct session *session, uint64_t request, const struct arena_holder *holder) _must_check_;

@@ -14,24 +14,27 @@
 
 #include "base/log.h"
 #include "base/size.h"
-#include "daemon/arena.h"
+#include "daemon/arena_holder.h"
 #include "daemon/arena_message.h"
 #include "daemon/device.h"
 #include "daemon/ledger/ledger.h"
 #include "daemon/persist.h"
+#include "daemon/pressure.h"
 #include "daemon/restore.h"
 #include "proto/frame.h"
 
 /* Completions taken before the loop looks at anything else. */
 #define DONE_BURST 256
-/* 2 fds for each connection without Hello, and as many for all else. */
-#define FDS_OTHERS (4u * LIMIT_UNGREETED)
+/* 2 fds for each connection without Hello, and as many for all else; a page for each tenant, and
+ * the watches. */
+#define FDS_OTHERS (4u * LIMIT_UNGREETED + LIMIT_TENANTS + LIMIT_WATCHES)
 
 /* ------------------------------------------------------------------ actions */
 
 static void client_gone(struct broker *broker, core_id id)
 {
     struct client *client = client_find(broker, id);
+    uint32_t tenant;
 
     if (client == NULL)
         return;
@@ -39,9 +42,12 @@ static void client_gone(struct broker *broker, core_id id)
         client->tenant, (int) client->identity.pid);
     if (client->session != NULL) {
         session_doom(client->session, NULL);
+        pressure_leave(client->session);
         client->session->client = NULL;
     }
+    tenant = client->tenant_index;
     (void) client_free(client);
+    pressure_tenant_settle(broker->pressure, tenant);
 }
 
 static void action_answer(struct broker *broker, const struct core_action *action)
@@ -88,6 +94,12 @@ static void action_run(struct broker *broker, const struct core_action *action)
         break;
     case CORE_ACTION_RECLAIM:
         reclaim_note(broker->hosting[action->reclaim.device], action);
+        break;
+    case CORE_ACTION_PRESSURE:
+        pressure_changed(broker->pressure, action);
+        break;
+    case CORE_ACTION_ADVICE:
+        pressure_advised(broker->pressure, action);
         break;
     case CORE_ACTION_MAX:
         break;
@@ -142,15 +154,15 @@ void broker_detach(struct broker *broker, struct client *client)
     struct core_event event = {.type = CORE_EVENT_CLIENT_DETACH, .client = client->id};
 
     client->session = NULL;
-    list_for_each(arena, &client->arenas, struct arena, client_link)
+    list_for_each(holder, &client->holdings, struct arena_holder, client_link)
     {
-        restore_cancel(arena);
-        arena_held_drop(arena);
+        restore_leave(holder->arena, client->id);
+        arena_held_drop(holder->arena, client->id);
     }
     broker_step(broker, &event);
 }
 
-void broker_settle(struct broker *broker)
+static void sessions_end(struct broker *broker)
 {
     struct session *session;
 
@@ -161,6 +173,14 @@ void broker_settle(struct broker *broker)
         if (client != NULL)
             broker_detach(broker, client);
     }
+}
+
+void broker_settle(struct broker *broker)
+{
+    sessions_end(broker);
+    restore_waits_tell(broker);
+    pressure_pump(broker->pressure);
+    sessions_end(broker);
     timer_set(broker);
     observers_settled(&broker->observers);
 }
@@ -196,7 +216,7 @@ static void driver_failed(struct broker *broker, const struct executor_done *don
         log_debug("device %u: the driver has no memory for a chunk", done->device);
         return;
     }
-    device->healthy = false;
+    device_healthy_set(broker, done->device, false);
     if (!ratelimit_pass(&device->failures, clock_now(broker->clock), COMPLAINT_INTERVAL_NS,
             COMPLAINT_LINES, &held))
         return;
@@ -316,6 +336,7 @@ static int configure(
         .type = CORE_EVENT_CONFIGURE,
         .configure.tenants = config->tenants,
         .configure.count = config->tenant_count,
+        .configure.pressure = &config->options.pressure,
     };
     const struct core_action *answer = broker_ask(broker, &event);
 
@@ -342,7 +363,7 @@ static void fds_share(struct broker *broker, struct core_options *options)
     others = MIN(FDS_OTHERS, fds / 2);
     fds = (fds - others) / 2;
     options->clients_max = (uint32_t) MIN(fds, (rlim_t) LIMIT_CLIENTS);
-    broker->ungreeted_max = (size_t) others / 4;
+    broker->ungreeted_max = (size_t) MIN(others / 4, (rlim_t) LIMIT_UNGREETED);
 }
 
 static int broker_start(struct broker *broker, char error[CONFIG_ERROR_BYTES])
@@ -367,6 +388,9 @@ static int broker_start(struct broker *broker, char error[CONFIG_ERROR_BYTES])
         (void) snprintf(error, CONFIG_ERROR_BYTES, "cannot start threads: %s", strerror(-r));
         return r;
     }
+    r = pressure_new(broker, &broker->pressure);
+    if (r < 0)
+        return r;
     broker->done_event = event_new(
         broker->base, executor_fd(broker->executor), EV_READ | EV_PERSIST, on_done, broker);
     broker->tick_event = event_new(broker->base, -1, 0, on_tick, broker);
@@ -414,6 +438,7 @@ int broker_new(struct event_base *base, const struct clock *clock, struct gpu *g
     list_init(&broker->sessions);
     list_init(&broker->greeting);
     list_init(&broker->doomed);
+    list_init(&broker->noted);
     list_init(&broker->observers);
     r = broker_start(broker, error);
     if (r < 0) {
@@ -446,6 +471,7 @@ struct broker *broker_free(struct broker *broker)
     tdestroy(clients, client_free_node);
     for (size_t i = 0; i < broker->device_count; i++)
         broker->hosting[i] = hosting_free(broker->hosting[i]);
+    (void) pressure_free(broker->pressure);
     if (broker->done_event != NULL)
         event_free(broker->done_event);
     if (broker->tick_event != NULL)
@@ -465,11 +491,15 @@ struct broker *broker_free(struct broker *broker)
 
 static bool reserve_changed(const struct config *a, const struct config *b)
 {
+    struct core_options before = a->options, after = b->options;
+
     for (size_t i = 0; i < a->device_count; i++) {
         if (a->devices[i].reserve_bytes != b->devices[i].reserve_bytes)
             return true;
     }
-    return memcmp(&a->options, &b->options, sizeof(a->options)) != 0 ||
+    /* These take effect with the reload. */
+    before.pressure = after.pressure = core_options_default.pressure;
+    return memcmp(&before, &after, sizeof(before)) != 0 ||
            strcmp(a->client_socket, b->client_socket) != 0 ||
            strcmp(a->control_socket, b->control_socket) != 0;
 }

@@ -19,6 +19,7 @@
 #include "daemon/session.h"
 
 struct event_base;
+struct pressure;
 
 struct broker_device {
     struct uuid uuid;
@@ -52,11 +53,14 @@ struct broker {
     size_t device_count;
     struct broker_device devices[LIMIT_DEVICES];
     struct hosting *hosting[LIMIT_DEVICES];
+    struct pressure *pressure;
     uint64_t fills;        /* ids of the broker's own requests, below FRAME_BROKER_ID */
     void *arenas;          /* tsearch(3) tree of struct arena, by lease */
+    void *shared;          /* tsearch(3) tree of struct arena, by tenant and name */
     void *clients;         /* tsearch(3) tree of struct client, by id */
     struct list sessions;  /* struct session.link */
     struct list greeting;  /* struct session.greeting_link, oldest first */
+    struct list noted;     /* struct client.noted_link */
     struct list doomed;    /* struct session.doomed_link: to be ended when the step is over */
     struct list observers; /* struct broker_observer.link */
     bool ending;           /* no new plans to move memory */

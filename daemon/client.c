@@ -9,7 +9,7 @@
 #include <sys/random.h>
 
 #include "base/log.h"
-#include "daemon/arena.h"
+#include "daemon/arena_holder.h"
 #include "daemon/broker.h"
 
 /* Both kinds of node begin with their id. */
@@ -52,7 +52,8 @@ int client_new_take(struct broker *broker, core_id id, const char *tenant, const
     client->broker = broker;
     client->id = id;
     client->identity = IDENTITY_NONE;
-    list_init(&client->arenas);
+    list_init(&client->holdings);
+    list_init(&client->noted_link);
     (void) snprintf(client->tenant, sizeof(client->tenant), "%s", tenant);
     (void) snprintf(client->program, sizeof(client->program), "%s", program);
     client->death =
@@ -92,7 +93,9 @@ struct client *client_free(struct client *client)
         return NULL;
     if (client_find(client->broker, client->id) == client)
         (void) tdelete(client, &client->broker->clients, id_compare);
-    list_for_each_safe(arena, &client->arenas, struct arena, client_link) arena_drop(arena);
+    list_for_each_safe(holder, &client->holdings, struct arena_holder, client_link)
+        arena_leave(holder);
+    list_remove(&client->noted_link);
     if (client->death != NULL)
         event_free(client->death);
     tdestroy(client->labels, free);
@@ -106,6 +109,13 @@ struct client *client_find(const struct broker *broker, core_id id)
     void *node = tfind(&id, &broker->clients, id_compare);
 
     return node != NULL ? *(struct client **) node : NULL;
+}
+
+struct session *client_session(const struct client *client)
+{
+    struct session *session = client->session;
+
+    return session != NULL && session->state == SESSION_ACTIVE ? session : NULL;
 }
 
 void client_label_set(struct client *client, core_id lease, const char *text)

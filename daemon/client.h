@@ -30,9 +30,12 @@ struct client {
     struct identity identity;
     uint8_t token[CLIENT_TOKEN_BYTES]; /* its session is resumed with */
     struct event *death;               /* readable pidfd */
-    struct list arenas;                /* struct arena.client_link */
+    struct list holdings;              /* struct arena_holder.client_link */
     uint32_t arena_count, arena_chunks;
-    void *labels; /* tsearch(3) tree of struct label */
+    uint32_t tenant_index;  /* the core's */
+    struct list noted_link; /* broker.noted: whether it waits for pages may have changed */
+    uint64_t restoring;     /* devices on which the core knows it to wait for pages, a bit each */
+    void *labels;           /* tsearch(3) tree of struct label */
     char tenant[LIMIT_NAME_BYTES + 1];
     char program[LIMIT_NAME_BYTES + 1];
 };
@@ -48,6 +51,9 @@ struct client *client_by_token(const struct broker *broker, const uint8_t *token
     const struct identity *identity);
 /* Takes it out of the broker. Accepts NULL, returns NULL. */
 struct client *client_free(struct client *client);
+
+/* Its connection, if messages of any kind may be sent over it: NULL while it resumes, too. */
+struct session *client_session(const struct client *client);
 
 /* NULL when there is none. */
 struct client *client_find(const struct broker *broker, core_id id);

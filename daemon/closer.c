@@ -1,26 +1,38 @@
 /*
- * One thread, and a pipe that carries the numbers of the fds: it needs no memory, so giving can't
+ * One thread, and a pipe that carries what is to be closed: it needs no memory, so giving can't
  * fail for want of it. What lingers in close(2) sleeps interruptibly, so a timer sends the thread a
  * signal while it closes: each fd costs it 100 us at worst, and the many fds of one peer don't pile
  * up behind one.
  */
 #include "daemon/closer.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <time.h>
 
 #define LINGER_NSEC 100000
 /* Room for every session's socket at once, and for those that were just accepted. */
-#define PIPE_BYTES (2u * LIMIT_CLIENTS * (unsigned) sizeof(int))
+#define PIPE_BYTES (2u * LIMIT_CLIENTS * (unsigned) sizeof(struct given))
 #define CLOSE_BATCH 64
+/* Unmapped at once: whoever wants to map something meanwhile waits for it, about a millisecond. */
+#define UNMAP_BYTES ((size_t) 16 << 20)
 /* Ignored by default: nothing happens should it go astray. */
 #define WAKE_SIGNAL SIGURG
+
+/* An fd, or, where `memory` isn't NULL, a mapping of so many bytes. */
+struct given {
+    void *memory;
+    uint64_t value;
+};
+static_assert(sizeof(struct given) <= PIPE_BUF, "one is written whole or not at all");
 
 struct closer {
     int ends[2];
@@ -42,23 +54,41 @@ static void timer_arm(const timer_t *timer, long nsec)
         (void) timer_settime(*timer, 0, &interval, NULL);
 }
 
+static void given_close(const struct given *given)
+{
+    char *at = given->memory;
+    int fd = (int) given->value;
+
+    if (at == NULL) {
+        close_fd(&fd);
+        return;
+    }
+    for (size_t left = given->value; left > 0;) {
+        size_t bytes = MIN(left, UNMAP_BYTES);
+
+        (void) munmap(at, bytes);
+        at += bytes;
+        left -= bytes;
+    }
+}
+
 static void *closer_main(void *data)
 {
     struct closer *closer = data;
     struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = WAKE_SIGNAL};
     timer_t timer;
     bool timed;
-    int fds[CLOSE_BATCH];
+    struct given given[CLOSE_BATCH];
     ssize_t n;
 
     event._sigev_un._tid = (pid_t) syscall(SYS_gettid);
     timed = timer_create(CLOCK_MONOTONIC, &event, &timer) == 0;
-    while ((n = read(closer->ends[0], fds, sizeof(fds))) != 0) {
+    while ((n = read(closer->ends[0], given, sizeof(given))) != 0) {
         if (n < 0)
             continue; /* a late signal */
         timer_arm(timed ? &timer : NULL, LINGER_NSEC);
-        for (size_t i = 0; i < (size_t) n / sizeof(int); i++) {
-            close_fd(&fds[i]);
+        for (size_t i = 0; i < (size_t) n / sizeof(given[0]); i++) {
+            given_close(&given[i]);
             (void) __atomic_sub_fetch(&closer->waiting, 1, __ATOMIC_RELAXED);
         }
         timer_arm(timed ? &timer : NULL, 0);
@@ -105,18 +135,29 @@ struct closer *closer_free(struct closer *closer)
     return NULL;
 }
 
+static void give(struct closer *closer, const struct given *given)
+{
+    if (closer != NULL) {
+        (void) __atomic_add_fetch(&closer->waiting, 1, __ATOMIC_RELAXED);
+        if (write(closer->ends[1], given, sizeof(*given)) == (ssize_t) sizeof(*given))
+            return;
+        (void) __atomic_sub_fetch(&closer->waiting, 1, __ATOMIC_RELAXED);
+    }
+    given_close(given);
+}
+
 void closer_give(struct closer *closer, int fd)
 {
     if (fd < 0)
         return;
     (void) shutdown(fd, SHUT_RDWR);
-    if (closer != NULL) {
-        (void) __atomic_add_fetch(&closer->waiting, 1, __ATOMIC_RELAXED);
-        if (write(closer->ends[1], &fd, sizeof(fd)) == (ssize_t) sizeof(fd))
-            return;
-        (void) __atomic_sub_fetch(&closer->waiting, 1, __ATOMIC_RELAXED);
-    }
-    close_fd(&fd);
+    give(closer, &(struct given){.value = (uint64_t) fd});
+}
+
+void closer_unmap(struct closer *closer, void *memory, size_t bytes)
+{
+    if (memory != NULL && bytes > 0)
+        give(closer, &(struct given){.memory = memory, .value = bytes});
 }
 
 bool closer_full(const struct closer *closer)

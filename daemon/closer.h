@@ -5,7 +5,10 @@
  * that travels in one comes the file's own end: a TCP socket with SO_LINGER holds the closing
  * thread for as long as its sender set. So the loop gives such fds away.
  *
- * closer_give() and closer_full() belong to the loop's thread and never block.
+ * The same holds for memory that a peer has a part in: whoever unmaps a file of memory last frees
+ * its pages, and an arena's table has up to a gigabyte of them.
+ *
+ * closer_give(), closer_unmap() and closer_full() belong to the loop's thread and never block.
  */
 #pragma once
 
@@ -24,5 +27,7 @@ struct closer *closer_free(struct closer *closer);
  * be NULL: then it is closed here.
  */
 void closer_give(struct closer *closer, int fd);
-/* Whether LIMIT_CLOSING fds wait: time to take no more in. */
+/* Takes over what mmap(2) has returned: unmaps it. `closer` may be NULL: then at once. */
+void closer_unmap(struct closer *closer, void *memory, size_t bytes);
+/* Whether LIMIT_CLOSING of them wait: time to take no more in. */
 bool closer_full(const struct closer *closer);

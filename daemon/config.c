@@ -23,6 +23,11 @@
 
 /* A worker synchronises its device and unmaps: milliseconds, unless a long kernel runs. */
 #define RECALL_TIMEOUT_DEFAULT_NS (5 * NSEC_PER_SEC)
+/* The library gives chunks back; a workspace only the program, which may finish what it is at. */
+#define REVOKE_TIMEOUT_DEFAULT_NS (30 * NSEC_PER_SEC)
+
+/* A worker shrinks its batch within one of its steps, and says so. */
+#define ADVICE_GRACE_DEFAULT_NS (5 * NSEC_PER_SEC)
 
 static struct config_parser *parser_free(struct config_parser *parser)
 {
@@ -60,6 +65,8 @@ static struct config_parser *parser_new(
     config->log_level = LOG_LEVEL_INFO;
     config->options = core_options_default;
     config->recall_timeout_ns = RECALL_TIMEOUT_DEFAULT_NS;
+    config->revoke_timeout_ns = REVOKE_TIMEOUT_DEFAULT_NS;
+    config->advice_grace_ns = ADVICE_GRACE_DEFAULT_NS;
     config->mover_idle_ns = mover_options_default.idle_ns;
     config->device_count = MIN(device_count, (size_t) LIMIT_DEVICES);
     for (size_t i = 0; i < config->device_count; i++) {
@@ -186,6 +193,17 @@ static void guarantees_check(struct config_parser *parser, uint32_t device)
     }
 }
 
+/* What the core would refuse as well. */
+static void levels_check(struct config_parser *parser)
+{
+    if (!pressure_thresholds_sane(&parser->config->options.pressure.levels))
+        config_fail(parser, -EINVAL, parser->levels.file != NULL ? parser->levels.file : "built in",
+            parser->levels.line,
+            "with this PressureLow= < PressureMedium= < PressureCritical= and PressureHysteresis= "
+            "< "
+            "PressureLow= don't hold, or StallLow= < StallMedium= < StallCritical= don't");
+}
+
 /* Nobody is configured: the daemon's own user may use it, and nobody else. */
 static int tenant_built_in(struct config *config)
 {
@@ -208,6 +226,8 @@ static int parser_finish(struct config_parser *parser, struct config **ret)
         reserve_resolve(parser);
     if (parser->result == 0)
         tier_resolve(parser);
+    if (parser->result == 0)
+        levels_check(parser);
     if (parser->result == 0 && config->tenant_count == 0)
         parser->result = tenant_built_in(config);
     if (parser->result == 0) {

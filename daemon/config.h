@@ -49,6 +49,9 @@ struct config {
     struct core_options options;
     uint64_t recall_timeout_ns; /* for a worker to give an emptied chunk back */
     uint64_t mover_idle_ns;     /* a mover without work is ended */
+    uint64_t advice_grace_ns;   /* for a tenant's clients to answer to advice */
+    uint64_t revoke_timeout_ns; /* for a worker to give up what is revoked of a workspace */
+    bool revoke;                /* workspaces may be asked back */
     bool kill;                  /* the last resort is allowed */
     size_t device_count;
     struct config_device devices[LIMIT_DEVICES];

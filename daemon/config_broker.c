@@ -22,8 +22,20 @@ enum broker_key {
     BROKER_PREFETCH,
     BROKER_HOST_TIER,
     BROKER_RECALL_TIMEOUT,
+    BROKER_REVOKE_TIMEOUT,
+    BROKER_REVOKE,
     BROKER_MOVER_IDLE,
     BROKER_KILL,
+    BROKER_PRESSURE_LOW,
+    BROKER_PRESSURE_MEDIUM,
+    BROKER_PRESSURE_CRITICAL,
+    BROKER_PRESSURE_HYSTERESIS,
+    BROKER_PRESSURE_DWELL,
+    BROKER_STALL_LOW,
+    BROKER_STALL_MEDIUM,
+    BROKER_STALL_CRITICAL,
+    BROKER_DEGRADE_DWELL,
+    BROKER_ADVICE_GRACE,
     BROKER_KEY_MAX
 };
 
@@ -40,8 +52,20 @@ static const char *const broker_keys[] = {
     [BROKER_PREFETCH] = "Prefetch",
     [BROKER_HOST_TIER] = "HostTier",
     [BROKER_RECALL_TIMEOUT] = "RecallTimeout",
+    [BROKER_REVOKE_TIMEOUT] = "RevokeTimeout",
+    [BROKER_REVOKE] = "Revoke",
     [BROKER_MOVER_IDLE] = "MoverIdle",
     [BROKER_KILL] = "Kill",
+    [BROKER_PRESSURE_LOW] = "PressureLow",
+    [BROKER_PRESSURE_MEDIUM] = "PressureMedium",
+    [BROKER_PRESSURE_CRITICAL] = "PressureCritical",
+    [BROKER_PRESSURE_HYSTERESIS] = "PressureHysteresis",
+    [BROKER_PRESSURE_DWELL] = "PressureDwell",
+    [BROKER_STALL_LOW] = "StallLow",
+    [BROKER_STALL_MEDIUM] = "StallMedium",
+    [BROKER_STALL_CRITICAL] = "StallCritical",
+    [BROKER_DEGRADE_DWELL] = "DegradeDwell",
+    [BROKER_ADVICE_GRACE] = "AdviceGrace",
 };
 static_assert(ARRAY_SIZE(broker_keys) == BROKER_KEY_MAX, "every key has a name");
 
@@ -207,13 +231,54 @@ static int host_tier_assign(
     return 0;
 }
 
-static int kill_assign(struct config *config, const char *value, char reason[CONFIG_REASON_BYTES])
+static int flag_assign(
+    bool *target, const char *key, const char *value, char reason[CONFIG_REASON_BYTES])
 {
-    config->kill = strcmp(value, "yes") == 0;
-    if (config->kill || strcmp(value, "no") == 0)
+    *target = strcmp(value, "yes") == 0;
+    if (*target || strcmp(value, "no") == 0)
         return 0;
-    (void) snprintf(reason, CONFIG_REASON_BYTES, "Kill=%.64s is refused: it is yes or no", value);
+    (void) snprintf(
+        reason, CONFIG_REASON_BYTES, "%s=%.64s is refused: it is yes or no", key, value);
     return -EINVAL;
+}
+
+/* `85%`, in millionths; 0 only where that has a meaning. */
+static int percent_assign(uint32_t *target, const char *key, const char *value, unsigned low,
+    char reason[CONFIG_REASON_BYTES])
+{
+    size_t digits = strspn(value, "0123456789");
+    unsigned long percent = digits > 0 && digits <= 3 ? strtoul(value, NULL, 10) : 101;
+
+    if (percent < low || percent > 100 || strcmp(value + digits, "%") != 0) {
+        (void) snprintf(reason, CONFIG_REASON_BYTES, "%s=%.64s is refused: it takes %u%% to 100%%",
+            key, value, low);
+        return -EINVAL;
+    }
+    *target = (uint32_t) percent * (PRESSURE_WHOLE / 100);
+    return 0;
+}
+
+/* Keys of levels and of the ladder's times. */
+static int pressure_apply(
+    struct config *config, enum broker_key key, const char *value, char reason[CONFIG_REASON_BYTES])
+{
+    struct core_pressure_options *options = &config->options.pressure;
+    struct pressure_thresholds *levels = &options->levels;
+    const char *name = broker_keys[key];
+
+    if (key >= BROKER_PRESSURE_LOW && key <= BROKER_PRESSURE_CRITICAL)
+        return percent_assign(
+            &levels->share[PRESSURE_LOW + (key - BROKER_PRESSURE_LOW)], name, value, 1, reason);
+    if (key >= BROKER_STALL_LOW && key <= BROKER_STALL_CRITICAL)
+        return percent_assign(
+            &levels->stall[PRESSURE_LOW + (key - BROKER_STALL_LOW)], name, value, 1, reason);
+    if (key == BROKER_PRESSURE_HYSTERESIS)
+        return percent_assign(&levels->hysteresis, name, value, 0, reason);
+    if (key == BROKER_PRESSURE_DWELL)
+        return span_assign(&levels->dwell_ns, name, value, reason);
+    if (key == BROKER_DEGRADE_DWELL)
+        return span_assign(&options->degrade_dwell_ns, name, value, reason);
+    return span_assign(&config->advice_grace_ns, name, value, reason);
 }
 
 static int broker_apply(struct config_parser *parser, enum broker_key key, const char *value,
@@ -248,10 +313,25 @@ static int broker_apply(struct config_parser *parser, enum broker_key key, const
         return host_tier_assign(parser, value, reason);
     case BROKER_RECALL_TIMEOUT:
         return span_assign(&config->recall_timeout_ns, name, value, reason);
+    case BROKER_REVOKE_TIMEOUT:
+        return span_assign(&config->revoke_timeout_ns, name, value, reason);
+    case BROKER_REVOKE:
+        return flag_assign(&config->revoke, name, value, reason);
     case BROKER_MOVER_IDLE:
         return span_assign(&config->mover_idle_ns, name, value, reason);
     case BROKER_KILL:
-        return kill_assign(config, value, reason);
+        return flag_assign(&config->kill, name, value, reason);
+    case BROKER_PRESSURE_LOW:
+    case BROKER_PRESSURE_MEDIUM:
+    case BROKER_PRESSURE_CRITICAL:
+    case BROKER_PRESSURE_HYSTERESIS:
+    case BROKER_PRESSURE_DWELL:
+    case BROKER_STALL_LOW:
+    case BROKER_STALL_MEDIUM:
+    case BROKER_STALL_CRITICAL:
+    case BROKER_DEGRADE_DWELL:
+    case BROKER_ADVICE_GRACE:
+        return pressure_apply(config, key, value, reason);
     case BROKER_KEY_MAX:
         break;
     }

@@ -22,6 +22,9 @@ static const struct {
     [CONFIG_KEY_CLIENTS_MAX] = {"ClientsMax", 0, LIMIT_CLIENTS, true},
     [CONFIG_KEY_LEASES_MAX] = {"LeasesMax", 0, UINT32_MAX - 1, true},
     [CONFIG_KEY_QUANTIZED_TIER] = {"QuantizedTier", 0, MOVER_FORMAT_MAX - 1, false},
+    [CONFIG_KEY_DEGRADE_LOW] = {"DegradeLow", .infinity = false},
+    [CONFIG_KEY_DEGRADE_MEDIUM] = {"DegradeMedium", .infinity = false},
+    [CONFIG_KEY_DEGRADE_CRITICAL] = {"DegradeCritical", .infinity = false},
     [CONFIG_KEY_MEMORY_MIN] = {"MemoryMin", .infinity = false},
     [CONFIG_KEY_MEMORY_LOW] = {"MemoryLow", .infinity = true},
     [CONFIG_KEY_MEMORY_HIGH] = {"MemoryHigh", .infinity = true},
@@ -113,6 +116,25 @@ static int format_parse(
     return -EINVAL;
 }
 
+static bool is_rung(enum config_key key)
+{
+    return key >= CONFIG_KEY_DEGRADE_LOW && key <= CONFIG_KEY_DEGRADE_CRITICAL;
+}
+
+static int rung_parse(enum config_key key, const char *text, struct config_value *ret,
+    char reason[CONFIG_REASON_BYTES])
+{
+    char why[LADDER_REASON_BYTES];
+    struct ladder_rung rung;
+
+    if (ladder_rung_parse(text, &rung, why) < 0) {
+        (void) snprintf(reason, CONFIG_REASON_BYTES, "%s= is refused: %s", keys[key].name, why);
+        return -EINVAL;
+    }
+    *ret = (struct config_value){.rung = rung};
+    return 0;
+}
+
 int config_value_parse(enum config_key key, const char *text, struct config_value *ret,
     char reason[CONFIG_REASON_BYTES])
 {
@@ -122,6 +144,8 @@ int config_value_parse(enum config_key key, const char *text, struct config_valu
         return memory_parse(key, text, ret, reason);
     if (key == CONFIG_KEY_QUANTIZED_TIER)
         return format_parse(text, ret, reason);
+    if (is_rung(key))
+        return rung_parse(key, text, ret, reason);
     if (keys[key].infinity && strcmp(text, "infinity") == 0) {
         *ret = (struct config_value){.number = UINT32_MAX};
         return 0;
@@ -166,6 +190,15 @@ void config_value_apply(struct core_tenant_config *tenant, enum config_key key,
         break;
     case CONFIG_KEY_QUANTIZED_TIER:
         tenant->tier_format = (uint32_t) value->number;
+        break;
+    case CONFIG_KEY_DEGRADE_LOW:
+        tenant->ladder.rungs[PRESSURE_LOW] = value->rung;
+        break;
+    case CONFIG_KEY_DEGRADE_MEDIUM:
+        tenant->ladder.rungs[PRESSURE_MEDIUM] = value->rung;
+        break;
+    case CONFIG_KEY_DEGRADE_CRITICAL:
+        tenant->ladder.rungs[PRESSURE_CRITICAL] = value->rung;
         break;
     case CONFIG_KEY_MEMORY_MIN:
         memory->min = value_bytes(value, capacity);

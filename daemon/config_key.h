@@ -13,6 +13,9 @@ enum config_key {
     CONFIG_KEY_CLIENTS_MAX,
     CONFIG_KEY_LEASES_MAX,
     CONFIG_KEY_QUANTIZED_TIER,
+    CONFIG_KEY_DEGRADE_LOW,
+    CONFIG_KEY_DEGRADE_MEDIUM,
+    CONFIG_KEY_DEGRADE_CRITICAL,
     CONFIG_KEY_MEMORY_MIN, /* from here on: one value for each device */
     CONFIG_KEY_MEMORY_LOW,
     CONFIG_KEY_MEMORY_HIGH,
@@ -24,8 +27,9 @@ enum config_key {
 #define CONFIG_REASON_BYTES 384
 
 struct config_value {
-    bool percent;    /* `number` is percent of the device's capacity, 0 … 100 */
-    uint64_t number; /* bytes, SIZE_INFINITY, or the plain number */
+    bool percent;            /* `number` is percent of the device's capacity, 0 … 100 */
+    uint64_t number;         /* bytes, SIZE_INFINITY, or the plain number */
+    struct ladder_rung rung; /* of Degrade…= */
 };
 
 /* Name as it is written; never NULL, "unknown" outside the enum. */

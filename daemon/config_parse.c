@@ -245,6 +245,8 @@ static int on_key(void *user, const char *section, const char *name, const char 
     case SECTION_BROKER:
         if (config_broker_assign(reading->parser, name, value, reason) < 0)
             reading_fail(reading, "%s", reason);
+        else if (strncmp(name, "Pressure", 8) == 0 || strncmp(name, "Stall", 5) == 0)
+            reading->parser->levels = (struct config_place){reading->file, reading->line};
         break;
     case SECTION_DEVICE:
         device_assign(reading, name, value);

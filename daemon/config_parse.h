@@ -20,6 +20,11 @@ struct config_setting {
     unsigned line;
 };
 
+struct config_place {
+    const char *file; /* borrowed from the parser; NULL: nowhere */
+    unsigned line;
+};
+
 struct config_parser {
     struct config *config;
     size_t setting_count, setting_room;
@@ -29,6 +34,7 @@ struct config_parser {
     uint64_t reserve_any;                            /* of [Device *] */
     bool reserve_any_set;
     bool tier_set;
+    struct config_place levels; /* where a threshold of pressure was set last */
     bool reserve_set[LIMIT_DEVICES];
     char *files[LIMIT_CONFIG_FILES + 1];
     size_t file_count;

@@ -71,6 +71,12 @@ static void on_leases(struct operator* operator, const Gmb__ControlRequest * req
         &operator->operators->report);
 }
 
+static void on_pressure(struct operator* operator, const Gmb__ControlRequest * request)
+{
+    report_pressures(operator->operators->broker, request->pressure_get->after,
+        &operator->operators->report);
+}
+
 static struct operate_caller caller_of(const struct operator* operator)
 {
     return (struct operate_caller){.uid = operator->uid, .pid = operator->pid };
@@ -110,9 +116,9 @@ static void on_drain(struct operator* operator, const Gmb__ControlRequest * requ
         on_order_done, operator, & operator->operators->report);
 }
 
-#define BODY_MAX (GMB__CONTROL_REQUEST__BODY_DRAIN + 1)
+#define BODY_MAX (GMB__CONTROL_REQUEST__BODY_PRESSURE_GET + 1)
 static_assert(
-    GMB__CONTROL_REQUEST__BODY_STATUS_GET == 2 && BODY_MAX == 10, "every body is handled");
+    GMB__CONTROL_REQUEST__BODY_STATUS_GET == 2 && BODY_MAX == 16, "every body is handled");
 
 static void (*const handlers[BODY_MAX])(
     struct operator* operator, const Gmb__ControlRequest * request) = {
@@ -124,6 +130,7 @@ static void (*const handlers[BODY_MAX])(
     [GMB__CONTROL_REQUEST__BODY_RELOAD] = on_reload,
     [GMB__CONTROL_REQUEST__BODY_RECLAIM] = on_reclaim,
     [GMB__CONTROL_REQUEST__BODY_DRAIN] = on_drain,
+    [GMB__CONTROL_REQUEST__BODY_PRESSURE_GET] = on_pressure,
 };
 
 /* -EBADMSG for what is no request; else what sending the reply gave. */

@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "daemon/message.h"
+#include "daemon/pressure.h"
 #include "daemon/text.h"
 
 /* One may be chance, as may two of jobs that ran side by side. */
@@ -33,6 +34,14 @@ static void clients_tell(struct broker *broker, struct broker_device *device)
     }
 }
 
+void device_healthy_set(struct broker *broker, uint32_t device, bool healthy)
+{
+    if (broker->devices[device].healthy == healthy)
+        return;
+    broker->devices[device].healthy = healthy;
+    pressure_health_changed(broker->pressure, device);
+}
+
 static void device_fail(struct broker *broker, uint32_t index, const char *text)
 {
     struct broker_device *device = &broker->devices[index];
@@ -42,7 +51,7 @@ static void device_fail(struct broker *broker, uint32_t index, const char *text)
     text_copy(device->failure, sizeof(device->failure), text);
     if (device->failure[0] == '\0')
         (void) snprintf(device->failure, sizeof(device->failure), "no details");
-    device->healthy = false;
+    device_healthy_set(broker, index, false);
     log_error("device %u (%s) is out of service until the next start: %s", index,
         uuid_format(uuid, &device->uuid), device->failure);
     /* Before those who wait there are refused. */
@@ -60,5 +69,5 @@ void device_heard(struct broker *broker, uint32_t index, int result, const char 
     if (result == -ENODEV || device->broken >= BROKEN_IN_A_ROW)
         device_fail(broker, index, text);
     else if (result == 0)
-        device->healthy = true;
+        device_healthy_set(broker, index, true);
 }

@@ -9,7 +9,9 @@
 #include "daemon/evict.h"
 
 #include "base/log.h"
+#include "daemon/arena_holder.h"
 #include "daemon/broker.h"
+#include "daemon/drop.h"
 #include "daemon/recall.h"
 
 /* Chunks looked at in one turn: each may have 4,096 pages, which take some ten microseconds. */
@@ -17,8 +19,8 @@
 /* A worker that pins and unpins for ever is not waited for. */
 #define ROUNDS_MAX 16
 /* A thread that holds a token puts it back at once, unless it was put aside by the kernel. */
-#define TOKEN_PAUSE_NS NSEC_PER_MSEC
-#define TOKEN_ROUNDS 200
+#define WAIT_PAUSE_NS NSEC_PER_MSEC
+#define WAIT_ROUNDS 200
 /* A chunk that could not be emptied isn't chosen again before. */
 #define REST_NS NSEC_PER_SEC
 #define LINES 10
@@ -27,7 +29,8 @@
 /* What a round found in a chunk. */
 struct round {
     uint32_t copied, dropped, pinned, first_pinned;
-    enum tier_outcome tier;
+    enum tier_outcome tier; /* why a page found no slot */
+    bool later;             /* the turn has dropped enough */
 };
 
 static struct hosting *hosting_of(const struct arena_chunk *chunk)
@@ -83,22 +86,6 @@ void evict_reopen(struct arena_chunk *chunk)
 
 /* ------------------------------------------------------------------ one round */
 
-/* The tier is full: a page that can be computed again, and that the plan allows to be dropped, is.
- */
-static bool page_drop(struct arena_chunk *chunk, uint32_t page, uint64_t word)
-{
-    const struct arena_table *table = &chunk->arena->table;
-    const struct arena_table_page *entry =
-        &table->pages[(size_t) chunk->index * table->layout.pages_per_chunk + page];
-    uint32_t flags = __atomic_load_n(&entry->flags, __ATOMIC_RELAXED);
-
-    if (chunk->drops == 0 || (flags & ARENA_PAGE_RECOMPUTABLE) == 0 ||
-        !arena_page_swap(chunk, page, word, ARENA_PAGE_LOST))
-        return false;
-    chunk->drops--;
-    return true;
-}
-
 static void page_evict(struct arena_chunk *chunk, uint32_t page, uint64_t word, struct round *round)
 {
     struct arena_page *record = chunk->pages != NULL ? &chunk->pages[page] : NULL;
@@ -114,10 +101,9 @@ static void page_evict(struct arena_chunk *chunk, uint32_t page, uint64_t word, 
     if (r != TIER_OK && chunk->drops == 0 && arena_slots_drop(chunk->arena))
         r = arena_slot_take(chunk, page);
     if (r != TIER_OK) {
-        if (page_drop(chunk, page, word))
-            round->dropped++;
-        else if (round->tier == TIER_OK)
+        if (round->tier == TIER_OK)
             round->tier = r < 0 ? TIER_FULL : (enum tier_outcome) r;
+        round->later = hosting_of(chunk)->drop_budget == 0;
         return;
     }
     record = &chunk->pages[page];
@@ -132,23 +118,79 @@ static void page_evict(struct arena_chunk *chunk, uint32_t page, uint64_t word, 
         evict_page_done(chunk, page, NULL);
 }
 
+static void page_round(struct arena_chunk *chunk, uint32_t page, struct round *round)
+{
+    uint64_t word = __atomic_load_n(arena_page_word(chunk, page), __ATOMIC_SEQ_CST);
+
+    if (arena_word_state(word) != ARENA_PAGE_RESIDENT)
+        return;
+    if (arena_word_pins(word) > 0) {
+        if (round->pinned++ == 0)
+            round->first_pinned = page;
+    } else if (arena_word_refs(word) > 0) {
+        page_evict(chunk, page, word, round);
+    }
+}
+
+static int by_drop_order(const void *a, const void *b)
+{
+    return drop_order_compare(
+        *(const struct drop_page *const *) a, *(const struct drop_page *const *) b);
+}
+
+/* Into `sorted`, pages_per_chunk of them: those that go first come last. Returns the first page's
+ * entry. */
+static const struct drop_page *chunk_sort(
+    const struct arena_chunk *chunk, const struct drop_page **sorted)
+{
+    uint32_t count = chunk->arena->table.layout.pages_per_chunk;
+    const struct drop_page *first = &chunk->arena->order[(size_t) chunk->index * count];
+
+    for (uint32_t i = 0; i < count; i++)
+        sorted[i] = &first[i];
+    qsort(sorted, count, sizeof(*sorted), by_drop_order);
+    return first;
+}
+
+/* Some pages find no slot and the plan allows to drop them: so those that go first are copied last,
+ * and what is left of them without a slot is dropped. */
+static void chunk_round_dropping(struct arena_chunk *chunk, struct round *round)
+{
+    const struct drop_page *sorted[ARENA_PAGES_PER_CHUNK_MAX] = {NULL};
+    const struct drop_page *first = chunk_sort(chunk, sorted);
+    uint32_t count = chunk->arena->table.layout.pages_per_chunk;
+
+    for (uint32_t i = 0; i < count; i++)
+        page_round(chunk, (uint32_t) (sorted[i] - first), round);
+    for (uint32_t i = count; i-- > 0 && round->tier != TIER_OK && chunk->drops > 0;) {
+        uint32_t page = (uint32_t) (sorted[i] - first);
+        uint64_t word = __atomic_load_n(arena_page_word(chunk, page), __ATOMIC_SEQ_CST);
+        enum drop_outcome outcome;
+
+        if (arena_word_state(word) != ARENA_PAGE_RESIDENT || !drop_allows(chunk, page, word))
+            continue;
+        outcome = drop_page(chunk, page);
+        if (outcome == DROP_DONE) {
+            chunk->drops--;
+            round->dropped++;
+        } else if (outcome == DROP_LATER) {
+            round->later = true;
+            break;
+        }
+    }
+}
+
 static struct round chunk_round(struct arena_chunk *chunk)
 {
     uint32_t count = chunk->arena->table.layout.pages_per_chunk;
     struct round round = {.tier = TIER_OK};
 
-    for (uint32_t page = 0; page < count; page++) {
-        uint64_t word = __atomic_load_n(arena_page_word(chunk, page), __ATOMIC_SEQ_CST);
-
-        if (arena_word_state(word) != ARENA_PAGE_RESIDENT)
-            continue;
-        if (arena_word_pins(word) > 0) {
-            if (round.pinned++ == 0)
-                round.first_pinned = page;
-        } else if (arena_word_refs(word) > 0) {
-            page_evict(chunk, page, word, &round);
-        }
+    if (chunk->drops > 0 && chunk->arena->order != NULL) {
+        chunk_round_dropping(chunk, &round);
+        return round;
     }
+    for (uint32_t page = 0; page < count; page++)
+        page_round(chunk, page, &round);
     return round;
 }
 
@@ -156,7 +198,7 @@ static void obstacle_log(const struct arena_chunk *chunk, const struct round *ro
 {
     const struct arena *arena = chunk->arena;
     struct hosting *hosting = hosting_of(chunk);
-    const struct client *client = client_find(arena->broker, arena->client);
+    const struct client *client = arena_client(arena);
     uint64_t now = clock_now(arena->broker->clock);
     uint32_t held;
 
@@ -178,16 +220,17 @@ static void obstacle_log(const struct arena_chunk *chunk, const struct round *ro
                                          : "its pages are in use");
 }
 
-/* The chunk is vacant but for tokens in some thread's hands: it stays in the queue, not at once. */
-static void token_wait(struct arena_chunk *chunk)
+/* The chunk is vacant but for tokens in some thread's hands, or this turn has dropped enough: it
+ * stays in the queue, not at once. */
+static void chunk_wait(struct arena_chunk *chunk)
 {
     struct hosting *hosting = hosting_of(chunk);
 
-    if (chunk->rounds++ >= TOKEN_ROUNDS) {
+    if (chunk->rounds++ >= WAIT_ROUNDS) {
         evict_reopen(chunk);
         return;
     }
-    chunk->due_ns = clock_now(chunk->arena->broker->clock) + TOKEN_PAUSE_NS;
+    chunk->due_ns = clock_now(chunk->arena->broker->clock) + WAIT_PAUSE_NS;
     list_remove(&chunk->link);
     list_append(&hosting->closing, &chunk->link);
     hosting_at(hosting, chunk->due_ns);
@@ -208,7 +251,7 @@ static void chunk_judge(struct arena_chunk *chunk, const struct round *round)
         recall_add(chunk);
         break;
     case ARENA_VACANT_SOON:
-        token_wait(chunk);
+        chunk_wait(chunk);
         break;
     case ARENA_OCCUPIED:
     case ARENA_VACANCY_MAX:
@@ -224,6 +267,7 @@ void evict_turn(struct hosting *hosting)
     struct arena_chunk *chunk;
     unsigned done = 0;
 
+    hosting->drop_budget = DROP_TURN_PAGES;
     while ((chunk = list_first(&hosting->closing, struct arena_chunk, link)) != NULL) {
         struct round round;
 
@@ -240,6 +284,8 @@ void evict_turn(struct hosting *hosting)
         round = chunk_round(chunk);
         if (round.copied > 0 || chunk->jobs > 0)
             list_remove(&chunk->link); /* its jobs bring it back */
+        else if (round.later)
+            chunk_wait(chunk);
         else if (round.dropped == 0)
             chunk_judge(chunk, &round);
     }

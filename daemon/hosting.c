@@ -1,11 +1,11 @@
-/* See hosting.h. What each turn does, in order: plans, copies out, recalls, copies in. */
+/* See hosting.h. A turn: plans, copies out, recalls and revokes, copies in. */
 #include "daemon/hosting.h"
 
 #include <errno.h>
 #include <event2/event.h>
 
 #include "base/log.h"
-#include "daemon/arena.h"
+#include "daemon/arena_forget.h"
 #include "daemon/arena_message.h"
 #include "daemon/broker.h"
 #include "daemon/evict.h"
@@ -64,9 +64,11 @@ static void on_turn(evutil_socket_t fd, short what, void *data)
     (void) what;
     hosting->due_ns = CLOCK_NEVER;
     held_resume(hosting);
+    arena_forget_turn(hosting);
     reclaim_turn(hosting);
     evict_turn(hosting);
     recall_turn(hosting);
+    revoke_turn(hosting);
     restore_turn(hosting);
     timer_set(hosting);
     broker_settle(hosting->broker);
@@ -93,6 +95,24 @@ static void chunk_forgotten(void *data, uint32_t number, uint32_t generation)
         executor_observe(hosting->broker->executor, hosting->device);
 }
 
+/* More than a quarter of a device is no mover's context, whatever one says. */
+static void memory_wanted(void *data, uint64_t bytes)
+{
+    struct hosting *hosting = data;
+    struct core_event event = {.type = CORE_EVENT_DEVICE_HOLD};
+    struct core_device_view view = {0};
+
+    (void) core_device_get(hosting->broker->core, hosting->device, &view);
+    event.device_hold.device = hosting->device;
+    event.device_hold.bytes = MIN(bytes, view.total / 4);
+    if (bytes > 0)
+        log_info("device %u: %llu MiB are kept for a mover that isn't there", hosting->device,
+            (unsigned long long) (event.device_hold.bytes >> 20));
+    reclaim_hold(hosting, bytes > 0);
+    broker_step(hosting->broker, &event);
+    broker_settle(hosting->broker);
+}
+
 void hosting_release(struct hosting *hosting, uint32_t chunk, uint32_t generation)
 {
     if (hosting->mover != NULL && mover_forget(hosting->mover, chunk, generation))
@@ -117,6 +137,7 @@ static int mover_make(struct hosting *hosting)
         .data = hosting,
         .chunk_export = chunk_export,
         .job_done = move_done,
+        .memory_wanted = memory_wanted,
         .chunk_forgotten = chunk_forgotten,
     };
 
@@ -143,6 +164,9 @@ int hosting_new(struct broker *broker, uint32_t device, uint64_t tier_bytes, str
     list_init(&hosting->unsent);
     list_init(&hosting->recalled);
     list_init(&hosting->wanting);
+    list_init(&hosting->losing);
+    list_init(&hosting->departed);
+    revoke_init(&hosting->revoker);
     hosting->turn = event_new(broker->base, -1, 0, on_turn, hosting);
     r = reclaim_init(&hosting->reclaim);
     if (hosting->turn == NULL)
@@ -168,6 +192,7 @@ struct hosting *hosting_free(struct hosting *hosting)
     hosting->mover = mover_control_free(hosting->mover);
     (void) tier_free(hosting->tier);
     reclaim_clear(hosting);
+    revoke_clear(&hosting->revoker);
     if (hosting->turn != NULL)
         event_free(hosting->turn);
     free(hosting);
@@ -175,25 +200,46 @@ struct hosting *hosting_free(struct hosting *hosting)
 }
 
 /* The tier's format is the tenant's when the arena is made: slots have one size. */
+static uint64_t slot_format(const struct hosting *hosting, uint32_t tenant_index, uint32_t element,
+    uint64_t page_bytes, uint32_t *ret_format)
+{
+    struct core_tenant_config tenant;
+    uint64_t slot_bytes;
+
+    *ret_format = MOVER_RAW;
+    if (core_tenant_config_get(hosting->broker->core, tenant_index, &tenant))
+        *ret_format = tenant.tier_format;
+    slot_bytes = mover_slot_bytes(
+        (enum mover_format) * ret_format, (enum mover_element) element, page_bytes);
+    if (slot_bytes != 0)
+        return slot_bytes;
+    *ret_format = MOVER_RAW;
+    return page_bytes;
+}
+
+bool hosting_page_fits(
+    const struct hosting *hosting, const char *tenant, uint32_t element, uint64_t page_bytes)
+{
+    uint32_t index, format;
+
+    if (hosting->tier == NULL || !core_tenant_find(hosting->broker->core, tenant, &index))
+        return true;
+    return slot_format(hosting, index, element, page_bytes, &format) <= TIER_SLAB_BYTES;
+}
+
 int hosting_space_new(struct hosting *hosting, struct arena *arena)
 {
-    uint64_t page_bytes = arena->table.layout.page_bytes, slot_bytes;
-    struct core_tenant_config tenant;
+    uint32_t format;
     int r;
 
     if (hosting->tier == NULL)
         return 0;
-    if (core_tenant_config_get(hosting->broker->core, arena->tenant, &tenant))
-        arena->format = tenant.tier_format;
-    slot_bytes = mover_slot_bytes(
-        (enum mover_format) arena->format, (enum mover_element) arena->element, page_bytes);
-    if (slot_bytes == 0) {
-        arena->format = MOVER_RAW;
-        slot_bytes = page_bytes;
-    }
-    arena->slot_bytes = slot_bytes;
-    r = tier_space_new(hosting->tier, &hosting->accounts[arena->tenant], slot_bytes, &arena->space);
-    /* Pages too large for the tier's slabs stay on the device. */
+    arena->slot_bytes = slot_format(
+        hosting, arena->tenant, arena->element, arena->table.layout.page_bytes, &format);
+    arena->format = format;
+    r = tier_space_new(
+        hosting->tier, &hosting->accounts[arena->tenant], arena->slot_bytes, &arena->space);
+    /* The format was changed since the request was looked at: its pages stay on the device. */
     return r == -EFBIG ? 0 : r;
 }
 

@@ -13,6 +13,7 @@
 #include "daemon/move.h"
 #include "daemon/ratelimit.h"
 #include "daemon/reclaim.h"
+#include "daemon/revoke.h"
 #include "daemon/tier.h"
 
 struct arena;
@@ -30,14 +31,18 @@ struct hosting {
     struct list closing;  /* struct arena_chunk.link: waits for its turn to be emptied */
     struct list unsent;   /* … is empty, and its worker not told yet */
     struct list recalled; /* … and was told, by deadline */
+    struct list losing;   /* … or nobody has it, and its pages are told so */
+    uint32_t lost_pages;  /* that were looked at for it since the last turn */
     struct list wanting;  /* struct arena.wanted_link */
+    struct list departed; /* struct arena.departed_link: holders are gone whose bits are there */
     uint64_t due_ns;      /* when there is something to look at; 0: kicked; CLOCK_NEVER */
     struct tier_account accounts[LIMIT_TENANTS]; /* by the core's index */
     uint64_t evicted[LIMIT_TENANTS];             /* bytes of pages in the tier */
     uint64_t coming[LIMIT_TENANTS];  /* bytes that are being made free for each tenant … */
     uint64_t leaving[LIMIT_TENANTS]; /* … and of each */
     uint32_t forgetting;             /* chunks that wait for the mover to let go of them … */
-    uint32_t looks; /* … and looks at free memory that were asked for after their release */
+    uint32_t looks;       /* … and looks at free memory that were asked for after their release */
+    uint32_t drop_budget; /* pages that this turn may still drop */
     bool draining;
     uint64_t drain_ns;          /* when the drain goes on */
     core_id dying;              /* client that was killed, until it is gone; 0 */
@@ -45,6 +50,7 @@ struct hosting {
     struct ratelimit obstacles; /* lines about chunks that can't be emptied */
     struct ratelimit overdue;   /* … or are not given back */
     struct reclaim reclaim;
+    struct revoker revoker;
     struct move move; /* scratch of one turn */
 };
 
@@ -59,6 +65,9 @@ void hosting_kick(struct hosting *hosting);
 /* … or at that time. */
 void hosting_at(struct hosting *hosting, uint64_t at_ns);
 
+/* Whether such pages of the tenant can be evicted: a slot lies within a slab. True without tier. */
+bool hosting_page_fits(
+    const struct hosting *hosting, const char *tenant, uint32_t element, uint64_t page_bytes);
 /* Gives an arena that is being bound its place in the tier, if there is a tier. -ENOMEM. */
 int hosting_space_new(struct hosting *hosting, struct arena *arena) _must_check_;
 /* Whether pages are on their way, or a worker is to be told that they were. */

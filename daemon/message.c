@@ -11,11 +11,13 @@
 
 #include "base/log.h"
 #include "base/size.h"
-#include "daemon/arena.h"
+#include "daemon/arena_attach.h"
+#include "daemon/arena_holder.h"
 #include "daemon/arena_message.h"
 #include "daemon/broker.h"
 #include "daemon/grant.h"
 #include "daemon/persist.h"
+#include "daemon/pressure_message.h"
 #include "daemon/request.h"
 #include "daemon/resume.h"
 #include "daemon/text.h"
@@ -26,11 +28,18 @@
 
 void message_send(struct session *session, Gmb__BrokerMessage *message)
 {
+    _cleanup_fdset_ struct fdset none = FDSET_EMPTY;
+
+    message_send_fds(session, message, &none);
+}
+
+void message_send_fds(struct session *session, Gmb__BrokerMessage *message, struct fdset *fds)
+{
     int r;
 
     if (session->state == SESSION_DOOMED)
         return;
-    r = conn_send_consume(session->conn, &message->base, NULL);
+    r = conn_send_consume(session->conn, &message->base, fds);
     if (r == -EXFULL)
         session_doom(session, "it doesn't read its answers");
     else if (r == -EPIPE || r == -ECONNRESET)
@@ -94,15 +103,14 @@ void message_refuse_plainly(
 
 /* ------------------------------------------------------------------ greeting */
 
-void message_welcome(struct session *session, uint64_t id, bool resumed)
+void message_welcome(struct session *session, uint64_t id, bool resumed, struct fdset *page)
 {
     const struct broker *broker = session->broker;
     Gmb__BrokerMessage message = GMB__BROKER_MESSAGE__INIT;
     Gmb__Welcome welcome;
     Gmb__Device devices[LIMIT_DEVICES], *pointers[LIMIT_DEVICES];
-    uint32_t tenant = UINT32_MAX;
+    uint32_t tenant = session->client->tenant_index;
 
-    (void) core_tenant_find(broker->core, session->client->tenant, &tenant);
     for (uint32_t i = 0; i < broker->device_count; i++) {
         struct core_device_view view = {0};
         struct core_tenant_device_view quota = {.limits.max = SIZE_INFINITY};
@@ -133,7 +141,17 @@ void message_welcome(struct session *session, uint64_t id, bool resumed)
     message.id = id;
     message.body_case = GMB__BROKER_MESSAGE__BODY_WELCOME;
     message.welcome = &welcome;
-    message_send(session, &message);
+    message_send_fds(session, &message, page);
+}
+
+int message_page_open(
+    struct broker *broker, uint32_t tenant, struct pressure_tenant **ret, struct fdset *ret_page)
+{
+    int fd = -1, r = pressure_tenant_get(broker->pressure, tenant, ret);
+
+    if (r == 0)
+        r = status_fd_dup((*ret)->status, &fd);
+    return r < 0 ? r : fdset_consume(ret_page, fd);
 }
 
 static void unmatched_refuse(struct session *session, uint64_t id)
@@ -148,22 +166,31 @@ static void unmatched_refuse(struct session *session, uint64_t id)
     session_doom(session, NULL);
 }
 
-/* Undoes CLIENT_ADD when the shell has no memory for its side of it. */
-static void client_abandon(struct session *session, uint64_t id, core_id client)
+/* Undoes CLIENT_ADD when there isn't what the shell needs for its side of it. */
+static void client_abandon(
+    struct session *session, uint64_t id, core_id client, uint32_t tenant, int error)
 {
     struct core_event event = {.type = CORE_EVENT_CLIENT_DEAD, .client = client};
 
     broker_step(session->broker, &event);
-    message_refuse_plainly(session, id, GMB_STATUS_INTERNAL, "the broker has no host memory");
+    pressure_tenant_settle(session->broker->pressure, tenant);
+    if (error == -EMFILE || error == -ENFILE)
+        message_refuse_plainly(session, id, GMB_STATUS_EXHAUSTED,
+            "the broker has no file descriptor left for the status page");
+    else
+        message_refuse_plainly(session, id, GMB_STATUS_INTERNAL, "the broker has no host memory");
     session_doom(session, NULL);
 }
 
 static void on_hello(struct session *session, const Gmb__ClientMessage *message)
 {
     struct broker *broker = session->broker;
+    _cleanup_fdset_ struct fdset page = FDSET_EMPTY;
     struct core_event event = {.type = CORE_EVENT_CLIENT_ADD};
     const struct core_action *answer;
-    uint32_t rule;
+    struct pressure_tenant *record;
+    uint32_t rule, tenant;
+    int r;
 
     if (message->hello->version < PROTOCOL_VERSION) {
         message_refuse_plainly(
@@ -179,7 +206,8 @@ static void on_hello(struct session *session, const Gmb__ClientMessage *message)
     }
     event.client_add.tenant = broker->config->tenants[rule].name;
     answer = broker_ask(broker, &event);
-    if (answer == NULL || answer->type != CORE_ACTION_CLIENT_ADDED) {
+    if (answer == NULL || answer->type != CORE_ACTION_CLIENT_ADDED ||
+        !core_tenant_find(broker->core, event.client_add.tenant, &tenant)) {
         if (answer != NULL && answer->type == CORE_ACTION_REFUSE)
             message_refuse(session, message->id, answer->refuse.status, answer->refuse.limit,
                 answer->refuse.requested_bytes, answer->refuse.available_bytes,
@@ -187,14 +215,19 @@ static void on_hello(struct session *session, const Gmb__ClientMessage *message)
         session_doom(session, NULL);
         return;
     }
-    if (client_new_take(broker, answer->client, event.client_add.tenant, message->hello->program,
-            &session->identity, &session->client) < 0) {
-        client_abandon(session, message->id, answer->client);
+    r = message_page_open(broker, tenant, &record, &page);
+    if (r == 0)
+        r = client_new_take(broker, answer->client, event.client_add.tenant,
+            message->hello->program, &session->identity, &session->client);
+    if (r < 0) {
+        client_abandon(session, message->id, answer->client, tenant, r);
         return;
     }
+    session->client->tenant_index = tenant;
+    pressure_join(session, record);
     persist_client(broker, session->client);
     session_activate(session);
-    message_welcome(session, message->id, false);
+    message_welcome(session, message->id, false, &page);
 }
 
 /* ------------------------------------------------------------------ requests */
@@ -233,6 +266,7 @@ void request_submit(struct session *session, struct core_event *event, const str
 {
     if (!request_enter(session, like, label)) {
         (void) arena_free(like->arena);
+        (void) arena_holder_free(like->holder);
         return;
     }
     event->client = session->client->id;
@@ -369,6 +403,12 @@ static const handler handlers[SESSION_STATE_MAX][BODY_MAX] = {
             [GMB__CLIENT_MESSAGE__BODY_ARENA_RETURN] = on_arena_return,
             [GMB__CLIENT_MESSAGE__BODY_ARENA_MAPPED] = on_arena_mapped,
             [GMB__CLIENT_MESSAGE__BODY_PAGE_WANT] = on_page_want,
+            [GMB__CLIENT_MESSAGE__BODY_ARENA_ATTACH] = on_arena_attach,
+            [GMB__CLIENT_MESSAGE__BODY_ARENA_READY] = on_arena_ready,
+            [GMB__CLIENT_MESSAGE__BODY_PRESSURE_SUBSCRIBE] = on_pressure_subscribe,
+            [GMB__CLIENT_MESSAGE__BODY_PRESSURE_WATCH] = on_pressure_watch,
+            [GMB__CLIENT_MESSAGE__BODY_PRESSURE_UNWATCH] = on_pressure_unwatch,
+            [GMB__CLIENT_MESSAGE__BODY_ADVICE_ACK] = on_advice_ack,
         },
     [SESSION_DOOMED] = {NULL},
 };

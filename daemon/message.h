@@ -17,5 +17,10 @@ void message_refuse_plainly(
     struct session *session, uint64_t id, enum gmb_status status, const char *text);
 /* Sends any message without fds; dooms the session when the peer doesn't read. */
 void message_send(struct session *session, Gmb__BrokerMessage *message);
-/* `client` is set. */
-void message_welcome(struct session *session, uint64_t id, bool resumed);
+/* The record of a tenant that has a client, and an fd of its status page. -errno. */
+int message_page_open(struct broker *broker, uint32_t tenant, struct pressure_tenant **ret,
+    struct fdset *ret_page) _must_check_;
+/* `client` is set. The fd of `page`, if any, moves into the message. */
+void message_welcome(struct session *session, uint64_t id, bool resumed, struct fdset *page);
+/* The same with fds, which move here. */
+void message_send_fds(struct session *session, Gmb__BrokerMessage *message, struct fdset *fds);

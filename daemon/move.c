@@ -115,8 +115,10 @@ static void chunks_count(
         struct arena_chunk *chunk = arena->chunks[indices[i]];
 
         chunk->jobs += (uint32_t) by;
-        if (kind == MOVER_RESTORE)
+        if (kind == MOVER_RESTORE) {
             chunk->restores += (uint32_t) by;
+            chunk->arena->restores += (uint32_t) by;
+        }
     }
     arena->jobs += (uint32_t) by;
 }
@@ -181,7 +183,7 @@ void move_done(void *data, const struct mover_result *result)
     struct arena *arena = ticket->arena;
     enum mover_kind kind = result->job.kind;
 
-    if (result->error < 0 && result->error != -ESTALE && result->error != -ECANCELED)
+    if (result->error == -EIO || result->error == -EINVAL)
         log_error("device %u: the mover gave up a job of %zu pages: %s", hosting->device,
             result->job.copy_count, result->text);
     pages_settle(

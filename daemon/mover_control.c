@@ -77,6 +77,16 @@ static void owners_tell(struct mover_control *control)
     }
 }
 
+static void memory_tell(struct mover_control *control)
+{
+    uint64_t bytes = life_memory_wanted(control);
+
+    if (bytes == control->wanted_bytes)
+        return;
+    control->wanted_bytes = bytes;
+    control->handler.memory_wanted(control->handler.data, bytes);
+}
+
 static void timer_set(struct mover_control *control, uint64_t at_ns)
 {
     uint64_t wait_ns = sub_saturate(at_ns, control_now(control));
@@ -118,6 +128,7 @@ static void control_settle(struct mover_control *control)
         dispatch_send(control);
         next = life_tick(control);
     } while (!list_empty(&control->done) || !list_empty(&control->gone));
+    memory_tell(control);
     if (control->conn != NULL && conn_starved(control->conn))
         next = MIN(next, control_now(control) + STARVED_NS);
     write_watch(control);
@@ -226,7 +237,8 @@ int mover_control_new(struct event_base *base, const struct clock *clock, struct
         control->options.user = mover_options_default.user;
     control->handler = *handler;
     control->process = MOVER_PROCESS_NONE;
-    control->deadline_ns = control->idle_at_ns = control->trim_at_ns = CLOCK_NEVER;
+    control->deadline_ns = control->idle_at_ns = CLOCK_NEVER;
+    control->trim_at_ns = control->look_ns = CLOCK_NEVER;
     mover_holdings_init(&control->holdings);
     list_init(&control->gone);
     list_init(&control->urgent);

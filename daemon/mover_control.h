@@ -72,6 +72,7 @@ struct mover_job {
  *   0        done; look at `damaged` of each copy after a RESTORE
  *   -ESTALE  a chunk is gone: it was forgotten, or can't be exported any more
  *   -EIO     given up: the driver failed or movers died on it; `text` says what was last seen
+ *   -EAGAIN  no mover could be started, again and again: the job itself is not known to be bad
  *   -EINVAL  the mover refused the numbers
  *   -ECANCELED the control is being freed
  * Everything else is as it was submitted, with the results filled in. Borrowed for the call.
@@ -89,6 +90,8 @@ struct mover_handler {
     int (*chunk_export)(void *data, uint32_t number, uint32_t generation, int *ret_fd);
     /* Once for each job that mover_submit() took. */
     void (*job_done)(void *data, const struct mover_result *result);
+    /* Device memory that is to be kept for a mover that isn't there, whenever that changes. */
+    void (*memory_wanted)(void *data, uint64_t bytes);
     /* The mover no longer holds the chunk: once for each mover_forget() that returned true. */
     void (*chunk_forgotten)(void *data, uint32_t number, uint32_t generation);
 };

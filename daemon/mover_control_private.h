@@ -40,10 +40,13 @@ struct mover_control {
     uint64_t last_id;
 
     unsigned failures;      /* starts and deaths in a row without an answer in between */
-    unsigned failed_starts; /* in a row, no MoverReady among them */
+    unsigned failed_starts; /* in a row, no MoverReady among them … */
+    unsigned starved;       /* … for want of device memory */
+    uint64_t wanted_bytes;  /* as the owner was told last */
     uint64_t start_at_ns;   /* not before */
     uint64_t hold_until_ns; /* no suspect is sent before */
     uint64_t deadline_ns;   /* of what the state waits for */
+    uint64_t look_ns;       /* whether it is stopped; CLOCK_NEVER: nothing is expected of it */
     uint64_t idle_at_ns;    /* when the mover is ended if nothing comes */
     bool keep;              /* also without work … */
     bool dismissed;         /* … and no longer: it ends with the work that is left */
@@ -76,6 +79,8 @@ void life_fail(struct mover_control *control, const char *why);
 void life_end(struct mover_control *control);
 /* The process may have ended. */
 void life_reap(struct mover_control *control);
+/* Device memory that the next mover needs; 0 while one is there or none is to be. */
+uint64_t life_memory_wanted(const struct mover_control *control);
 /* Said by MoverReady. */
 void life_ready(struct mover_control *control, uint64_t context_bytes);
 /* Acts on whatever deadline has passed; when to be called again. */

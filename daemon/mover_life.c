@@ -14,10 +14,17 @@
 #include "base/log.h"
 #include "daemon/mover_control_private.h"
 
+/* Kept for one that found no memory for its context, and for one that found that too little:
+ * contexts of real devices take 100 to 600 MiB. */
+#define STARVED_BYTES (UINT64_C(512) << 20)
+#define STARVED_MOST (UINT64_C(1) << 30)
 /* A mover that was told to end has nothing to finish. */
 #define END_NS NSEC_PER_SEC
 /* Slabs given back to the kernel before others get their turn on the loop. */
 #define TRIM_SLABS 2
+/* While something is expected of it: one that is stopped makes no progress, and needs not be given
+ * the time that a slow one gets. */
+#define LOOK_NS NSEC_PER_SEC
 /* One that dies without work is replaced without hurry, and costs those with work nothing. */
 #define KEEP_PAUSE_NS NSEC_PER_SEC
 
@@ -88,7 +95,7 @@ static void start_failed(struct mover_control *control)
 {
     backoff_add(control);
     if (++control->failed_starts >= MOVER_ATTEMPTS)
-        dispatch_give_up(control, -EIO, control->last_text);
+        dispatch_give_up(control, -EAGAIN, control->last_text);
 }
 
 /* When a mover is to be started; CLOCK_NEVER while none is wanted. */
@@ -117,10 +124,24 @@ void life_start_if_due(struct mover_control *control)
 void life_ready(struct mover_control *control, uint64_t context_bytes)
 {
     control->state = MOVER_STATE_READY;
-    control->failed_starts = 0;
+    control->failed_starts = control->starved = 0;
     control->deadline_ns = CLOCK_NEVER;
     control->stats.context_bytes = context_bytes;
     log_info("mover %d is ready", (int) control->process.pid);
+}
+
+uint64_t life_memory_wanted(const struct mover_control *control)
+{
+    uint64_t bytes = control->stats.context_bytes, found;
+
+    if (control->state == MOVER_STATE_READY || (!control->keep && control->queued == 0))
+        return 0;
+    if (control->starved == 0)
+        return bytes;
+    /* What the last one took is unknown or was too little: more with each start that failed. */
+    found = STARVED_BYTES << MIN(control->starved - 1, 16u);
+    found = MIN(found, STARVED_MOST);
+    return MAX(bytes, found);
 }
 
 static void connection_drop(struct mover_control *control)
@@ -136,7 +157,9 @@ void life_fail(struct mover_control *control, const char *why)
     if (why != NULL)
         text_set(control, "the mover failed", why);
     connection_drop(control);
-    mover_process_kill(&control->process);
+    /* One that hung up is ending: how it ends says why. If it doesn't, the deadline kills it. */
+    if (why != NULL)
+        mover_process_kill(&control->process);
     control->end_wanted = false;
     control->deadline_ns = add_saturate(control_now(control), END_NS);
     if (control->state == MOVER_STATE_STARTING)
@@ -169,7 +192,7 @@ static void died(struct mover_control *control)
         backoff_add(control);
     control->keep_at_ns = add_saturate(control_now(control), KEEP_PAUSE_NS);
     if (control->failed_starts >= MOVER_ATTEMPTS)
-        dispatch_give_up(control, -EIO, control->last_text);
+        dispatch_give_up(control, -EAGAIN, control->last_text);
     control->last_text[0] = '\0';
 }
 
@@ -188,6 +211,7 @@ void life_reap(struct mover_control *control)
     control_unwatch_process(control);
     if (control->state == MOVER_STATE_STARTING)
         control->failed_starts++;
+    control->starved += mover_process_starved(&control->process);
     control->state = MOVER_STATE_NONE;
     control->deadline_ns = CLOCK_NEVER;
     mover_holdings_clear(&control->holdings, &control->gone);
@@ -227,6 +251,22 @@ static void deadline_passed(struct mover_control *control)
     }
 }
 
+/* Whether it is stopped, once in a while. */
+static void look(struct mover_control *control, uint64_t now)
+{
+    bool expected = control->state == MOVER_STATE_STARTING ||
+                    (control->state == MOVER_STATE_READY && control->in_flight > 0);
+
+    if (!expected) {
+        control->look_ns = CLOCK_NEVER;
+        return;
+    }
+    if (now >= control->look_ns && mover_process_stopped(&control->process))
+        life_fail(control, "it is stopped");
+    if (now >= control->look_ns || control->look_ns == CLOCK_NEVER)
+        control->look_ns = add_saturate(now, LOOK_NS);
+}
+
 uint64_t life_tick(struct mover_control *control)
 {
     uint64_t now = control_now(control), next = CLOCK_NEVER;
@@ -234,6 +274,7 @@ uint64_t life_tick(struct mover_control *control)
 
     if (now >= control->deadline_ns)
         deadline_passed(control);
+    look(control, now);
     if (!idle || control->keep)
         control->idle_at_ns = add_saturate(now, control->options.idle_ns);
     else if (control->dismissed || now >= control->idle_at_ns)
@@ -248,5 +289,6 @@ uint64_t life_tick(struct mover_control *control)
     if (control->state == MOVER_STATE_READY && control->in_flight == 0 &&
         !list_empty(&control->suspects))
         next = MIN(next, control->hold_until_ns);
+    next = MIN(next, control->look_ns);
     return MIN(next, control->deadline_ns);
 }

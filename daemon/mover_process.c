@@ -194,6 +194,15 @@ bool mover_process_reap(struct mover_process *process)
     return process_wait(process, WNOHANG);
 }
 
+bool mover_process_stopped(const struct mover_process *process)
+{
+    siginfo_t info = {0};
+
+    return process->pid > 0 &&
+           waitid(P_PID, (id_t) process->pid, &info, WSTOPPED | WNOHANG | WNOWAIT) == 0 &&
+           info.si_pid == process->pid;
+}
+
 void mover_process_forget(struct mover_process *process)
 {
     close_fd(&process->pidfd);
@@ -224,10 +233,18 @@ static const char *exit_text(int status)
         return "sticky error of the driver";
     case GMB__MOVER_EXIT__MOVER_EXIT_PROTOCOL:
         return "the conversation made no sense";
+    case GMB__MOVER_EXIT__MOVER_EXIT_MEMORY:
+        return "no device memory for its context";
     case _GMB__MOVER_EXIT_IS_INT_SIZE:
         break;
     }
     return status == 127 ? "the program could not be run" : "unknown";
+}
+
+bool mover_process_starved(const struct mover_process *process)
+{
+    return process->wait_code == CLD_EXITED &&
+           process->wait_status == GMB__MOVER_EXIT__MOVER_EXIT_MEMORY;
 }
 
 char *mover_process_describe(const struct mover_process *process, char text[MOVER_PROCESS_TEXT])

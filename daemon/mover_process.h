@@ -33,10 +33,15 @@ void mover_process_kill(const struct mover_process *process);
 /* True when the process has ended: it is reaped, but the pidfd stays open for
  * mover_process_forget(). */
 bool mover_process_reap(struct mover_process *process);
+/* True while it is stopped by a signal: it will not go on by itself. */
+bool mover_process_stopped(const struct mover_process *process);
 /* Closes the pidfd, which nobody may watch any more. The process must have been reaped. */
 void mover_process_forget(struct mover_process *process);
 /* Waits until it ends, `patience_ms` by itself and then by force. */
 void mover_process_end(struct mover_process *process, int patience_ms);
+
+/* Of one that has ended: whether it found no device memory for its context. */
+bool mover_process_starved(const struct mover_process *process);
 
 #define MOVER_PROCESS_TEXT 96
 /* `exited with status 3 (sticky error of the driver)`, `was killed by signal 9`; returns `text`. */

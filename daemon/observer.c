@@ -27,3 +27,8 @@ void observers_killed(const struct list *observers, const struct broker_taking *
 {
     TELL(observers, killed, observer, taking)
 }
+
+void observers_pressed(const struct list *observers, uint32_t tenant, uint32_t device)
+{
+    TELL(observers, pressed, observer, tenant, device)
+}

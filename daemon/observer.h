@@ -35,6 +35,9 @@ struct broker_observer {
     void (*refused)(struct broker_observer *observer, const struct broker_refusal *refusal);
     void (*evicted)(struct broker_observer *observer, const struct broker_taking *taking);
     void (*killed)(struct broker_observer *observer, const struct broker_taking *taking);
+    /* A tenant's level on a device may be another, by the core's indices: core_pressure_get() has
+     * it. Comes as often as it changes; who tells somebody gathers. */
+    void (*pressed)(struct broker_observer *observer, uint32_t tenant, uint32_t device);
 };
 
 /* Tell every observer in the list. */
@@ -42,3 +45,4 @@ void observers_settled(const struct list *observers);
 void observers_refused(const struct list *observers, const struct broker_refusal *refusal);
 void observers_evicted(const struct list *observers, const struct broker_taking *taking);
 void observers_killed(const struct list *observers, const struct broker_taking *taking);
+void observers_pressed(const struct list *observers, uint32_t tenant, uint32_t device);

@@ -6,19 +6,14 @@
  */
 #include "daemon/recall.h"
 
-#include <errno.h>
-#include <signal.h>
-#include <string.h>
-#include <sys/syscall.h>
-
 #include "base/log.h"
+#include "daemon/arena_holder.h"
 #include "daemon/broker.h"
 #include "daemon/evict.h"
+#include "daemon/last_resort.h"
 #include "daemon/message.h"
 #include "policies/reclaim.h"
 
-/* Between two victims: what the first gives back must have time to be enough. */
-#define KILL_COOLDOWN_NS (30 * NSEC_PER_SEC)
 #define LINES 5
 #define LINES_INTERVAL_NS (10 * NSEC_PER_SEC)
 
@@ -68,98 +63,49 @@ static size_t recall_gather(struct hosting *hosting, uint64_t due_ns, uint32_t *
     return count;
 }
 
-static void recall_send(struct hosting *hosting, uint64_t now)
+/* Names to a holder those of the chunks that it has. One without a connection can't be told: its
+ * chunks come back when it is dead, or are overdue. */
+static void holder_tell(
+    const struct arena_holder *holder, const uint32_t *indices, size_t count, uint64_t timeout_ns)
 {
-    uint64_t timeout_ns = hosting->broker->config->recall_timeout_ns;
-    const struct arena *arena = list_first(&hosting->unsent, struct arena_chunk, link)->arena;
-    const struct client *client = client_find(hosting->broker, arena->client);
+    const struct arena *arena = holder->arena;
+    struct session *session = arena_holder_session(holder);
     Gmb__BrokerMessage message = GMB__BROKER_MESSAGE__INIT;
     Gmb__ChunkRecall body = GMB__CHUNK_RECALL__INIT;
     uint32_t chunks[LIMIT_RECALL_CHUNKS];
 
-    body.n_chunks = recall_gather(hosting, add_saturate(now, timeout_ns), chunks);
+    for (size_t i = 0; session != NULL && i < count; i++) {
+        if (core_holder_has(arena->broker->core, arena->lease, holder->client, indices[i]))
+            chunks[body.n_chunks++] = indices[i];
+    }
+    if (body.n_chunks == 0)
+        return;
     body.chunks = chunks;
     body.lease = arena->lease;
     body.deadline_ns = timeout_ns;
     message.body_case = GMB__BROKER_MESSAGE__BODY_CHUNK_RECALL;
     message.chunk_recall = &body;
-    log_debug(
-        "arena %llu: %zu chunks are recalled", (unsigned long long) arena->lease, body.n_chunks);
-    /* One without a connection can't be told: its chunks come back when it is dead, or overdue. */
-    if (client != NULL && client->session != NULL)
-        message_send(client->session, &message);
+    message_send(session, &message);
+}
+
+static void recall_send(struct hosting *hosting, uint64_t now)
+{
+    uint64_t timeout_ns = hosting->broker->config->recall_timeout_ns;
+    const struct arena *arena = list_first(&hosting->unsent, struct arena_chunk, link)->arena;
+    uint32_t indices[LIMIT_RECALL_CHUNKS];
+    size_t count = recall_gather(hosting, add_saturate(now, timeout_ns), indices);
+
+    log_debug("arena %llu: %zu chunks are recalled", (unsigned long long) arena->lease, count);
+    list_for_each(holder, &arena->holders, struct arena_holder, link)
+        holder_tell(holder, indices, count, timeout_ns);
     hosting_at(hosting, add_saturate(now, timeout_ns));
 }
 
 /* ------------------------------------------------------------------ deadlines */
 
-static struct reclaim_tenant tenant_row(const struct hosting *hosting, uint32_t tenant)
-{
-    struct core_tenant_device_view use = {0};
-    struct core_tenant_view view = {0};
-
-    (void) core_tenant_get(hosting->broker->core, tenant, &view);
-    (void) core_tenant_device_get(hosting->broker->core, tenant, hosting->device, &use);
-    return (struct reclaim_tenant){
-        .used = use.used,
-        .min = use.limits.min,
-        .priority = view.priority,
-    };
-}
-
-static bool tenant_waits(const struct hosting *hosting, uint32_t tenant)
-{
-    struct core_tenant_view view;
-
-    return core_tenant_get(hosting->broker->core, tenant, &view) && view.waiting > 0;
-}
-
-static enum reclaim_kill_verdict kill_ask(
-    struct hosting *hosting, const struct arena_chunk *chunk, uint64_t now)
-{
-    struct reclaim_tenant rows[2] = {
-        tenant_row(hosting, chunk->arena->tenant), tenant_row(hosting, chunk->beneficiary)};
-    const struct reclaim_kill kill = {
-        .allowed = hosting->broker->config->kill,
-        .victim = 0,
-        .beneficiary = chunk->beneficiary == chunk->arena->tenant ? 0
-                       : chunk->beneficiary < LIMIT_TENANTS       ? 1
-                                                                  : UINT32_MAX,
-        .dying = hosting->dying != 0 && client_find(hosting->broker, hosting->dying) != NULL,
-        .killed_before = hosting->killed_ns != 0,
-        .since_ns = sub_saturate(now, hosting->killed_ns),
-        .cooldown_ns = KILL_COOLDOWN_NS,
-    };
-
-    return reclaim_may_kill(&kill, rows, ARRAY_SIZE(rows));
-}
-
-static void victim_kill(struct hosting *hosting, const struct arena_chunk *chunk, uint64_t now)
-{
-    const struct client *client = client_find(hosting->broker, chunk->arena->client);
-
-    if (client == NULL)
-        return;
-    hosting->dying = client->id;
-    hosting->killed_ns = now;
-    if (syscall(SYS_pidfd_send_signal, client->identity.pidfd, SIGKILL, NULL, 0) < 0) {
-        log_error("pid %d can't be killed: %s", (int) client->identity.pid, strerror(errno));
-    } else {
-        log_warning("killed pid %d (tenant %s): it kept recalled chunks past their deadline while "
-                    "an entitled tenant waits",
-            (int) client->identity.pid, client->tenant);
-        observers_killed(&hosting->broker->observers, &(struct broker_taking){
-                                                          .device = hosting->device,
-                                                          .tenant = chunk->arena->tenant,
-                                                          .beneficiary = chunk->beneficiary,
-                                                          .pid = client->identity.pid,
-                                                      });
-    }
-}
-
 static void overdue_log(struct hosting *hosting, const struct arena_chunk *chunk, const char *what)
 {
-    const struct client *client = client_find(hosting->broker, chunk->arena->client);
+    const struct client *client = arena_chunk_client(chunk);
     uint64_t now = clock_now(hosting->broker->clock);
     uint32_t held;
 
@@ -186,12 +132,11 @@ static void chunk_overdue(struct hosting *hosting, struct arena_chunk *chunk, ui
         overdue_log(hosting, chunk, "others are asked instead");
         return;
     }
-    if (chunk->beneficiary < LIMIT_TENANTS && !tenant_waits(hosting, chunk->beneficiary))
+    if (chunk->beneficiary < LIMIT_TENANTS && !last_resort_wanted(hosting, chunk->beneficiary))
         return;
-    verdict = kill_ask(hosting, chunk, now);
-    if (verdict == RECLAIM_KILL_YES)
-        victim_kill(hosting, chunk, now);
-    else
+    verdict = last_resort_try(hosting, arena_chunk_client(chunk), chunk->arena->tenant,
+        chunk->beneficiary, "recalled chunks");
+    if (verdict != RECLAIM_KILL_YES)
         overdue_log(hosting, chunk, reclaim_kill_verdict_name(verdict));
 }
 

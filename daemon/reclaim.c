@@ -12,12 +12,14 @@
 #include "daemon/arena.h"
 #include "daemon/broker.h"
 #include "daemon/evict.h"
+#include "daemon/pressure.h"
+#include "daemon/revoke.h"
 
 /* Steps of one plan: what is beyond is asked for again. */
 #define STEPS_MAX 4096
 /* Steps that are logged one by one. */
 #define STEPS_LOGGED 16
-/* A device that is being drained is looked at again. */
+/* A device that is being drained, or lacks memory for its mover, is looked at again. */
 #define DRAIN_NS (500 * NSEC_PER_MSEC)
 
 int reclaim_init(struct reclaim *reclaim)
@@ -55,7 +57,8 @@ void reclaim_note(struct hosting *hosting, const struct core_action *action)
     };
     size_t i = 0;
 
-    if (list_empty(&hosting->arenas) || wish.tenant >= LIMIT_TENANTS)
+    if ((list_empty(&hosting->arenas) && !hosting->broker->config->revoke) ||
+        wish.tenant >= LIMIT_TENANTS)
         return;
     while (i < reclaim->wish_count &&
            (reclaim->wishes[i].tenant != wish.tenant || reclaim->wishes[i].own != wish.own))
@@ -93,6 +96,15 @@ struct arena_chunk *reclaim_chunk_of(struct hosting *hosting, uint32_t row)
 
 /* ------------------------------------------------------------------ a plan */
 
+static bool advice_ignores(
+    const struct hosting *hosting, uint32_t tenant, uint64_t *ret_age_ns, uint64_t *ret_id)
+{
+    const struct broker *broker = hosting->broker;
+
+    return advice_ignored(broker->pressure, tenant, clock_now(broker->clock),
+        broker->config->advice_grace_ns, ret_age_ns, ret_id);
+}
+
 static void tenant_read(struct hosting *hosting, uint32_t tenant, uint64_t tier_left)
 {
     struct reclaim_tenant *row = &hosting->reclaim.tenants[tenant];
@@ -113,10 +125,11 @@ static void tenant_read(struct hosting *hosting, uint32_t tenant, uint64_t tier_
         .host_left = MIN(sub_saturate(account->max_bytes, account->charged_bytes), tier_left),
         .priority = view.priority,
         .weight = view.weight,
+        .ignores_advice = advice_ignores(hosting, tenant, NULL, NULL),
     };
 }
 
-static void tenants_read(struct hosting *hosting)
+const struct reclaim_tenant *reclaim_tenants_read(struct hosting *hosting)
 {
     struct reclaim_tenant *rows = hosting->reclaim.tenants;
     uint64_t tier_left = 0;
@@ -143,6 +156,8 @@ static void tenants_read(struct hosting *hosting)
         if (chunk->overdue)
             rows[chunk->arena->tenant].ignores_advice = true;
     }
+    revoke_count(hosting, rows);
+    return rows;
 }
 
 static void tenant_name(const struct hosting *hosting, uint32_t tenant, char name[128])
@@ -159,14 +174,19 @@ static void step_log(struct hosting *hosting, const struct reclaim_step *step)
 {
     const struct survey *survey = &hosting->reclaim.survey;
     const struct reclaim_chunk *row = &survey->chunks[step->chunk];
-    char name[128];
+    char name[128], asked[96] = "";
+    uint64_t age_ns, advice;
 
+    if (advice_ignores(hosting, row->tenant, &age_ns, &advice))
+        (void) snprintf(asked, sizeof(asked),
+            "; it was asked to degrade %.1f s ago (advice %llu) and nobody answered",
+            (double) age_ns / (double) NSEC_PER_SEC, (unsigned long long) advice);
     tenant_name(hosting, row->tenant, name);
     log_info("  chunk %u of arena %llu of %s: %s, score %.0f, %u resident, %u recomputable, "
-             "%u to drop, idle %.1f s",
+             "%u to drop, idle %.1f s%s",
         survey->rows[step->chunk].index, (unsigned long long) survey->rows[step->chunk].lease, name,
         reclaim_reason_name(step->reason), step->score, row->resident, row->recomputable,
-        step->drop_pages, (double) row->idle_ns / (double) NSEC_PER_SEC);
+        step->drop_pages, (double) row->idle_ns / (double) NSEC_PER_SEC, asked);
 }
 
 static void plan_log(struct hosting *hosting, const struct reclaim_request *request, size_t count,
@@ -210,17 +230,27 @@ static size_t plan_make(struct hosting *hosting, const struct reclaim_request *r
     struct reclaim *reclaim = &hosting->reclaim;
     size_t count;
 
-    tenants_read(hosting);
+    (void) reclaim_tenants_read(hosting);
     count = reclaim_plan(request, reclaim->tenants, LIMIT_TENANTS, reclaim->survey.chunks,
         reclaim->survey.count, reclaim->steps, STEPS_MAX, ret_planned, ret_shortfall);
     plan_log(hosting, request, count, *ret_planned, *ret_shortfall);
     return count;
 }
 
+/* Whether what falls short is nothing that comes by itself or by the next plan: only workspaces are
+ * left then. */
+static bool only_workspaces_left(enum reclaim_shortfall shortfall)
+{
+    return shortfall == RECLAIM_NOTHING_LEFT || shortfall == RECLAIM_PROTECTED ||
+           shortfall == RECLAIM_HOST_FULL;
+}
+
 static void wish_run(struct hosting *hosting, const struct reclaim_wish *wish)
 {
+    uint64_t coming =
+        add_saturate(hosting->coming[wish->tenant], revoke_coming(hosting, wish->tenant));
     struct reclaim_request request = {
-        .bytes = sub_saturate(wish->bytes, hosting->coming[wish->tenant]),
+        .bytes = sub_saturate(wish->bytes, coming),
         .beneficiary = wish->tenant,
         .from = wish->own ? wish->tenant : UINT32_MAX,
         .wanted = wish->wanted,
@@ -228,8 +258,11 @@ static void wish_run(struct hosting *hosting, const struct reclaim_wish *wish)
     enum reclaim_shortfall shortfall;
     uint64_t planned;
 
-    if (request.bytes > 0)
-        plan_run(hosting, &request, plan_make(hosting, &request, &planned, &shortfall));
+    if (request.bytes == 0)
+        return;
+    plan_run(hosting, &request, plan_make(hosting, &request, &planned, &shortfall));
+    if (!wish->own && only_workspaces_left(shortfall))
+        revoke_note(hosting, wish->tenant, sub_saturate(request.bytes, planned), request.wanted);
 }
 
 static void order_run(struct hosting *hosting, struct reclaim_order *order)
@@ -245,6 +278,40 @@ static void order_run(struct hosting *hosting, struct reclaim_order *order)
     order->done(order, hosting, hosting->reclaim.steps, count, planned, shortfall);
     if (!dry_run)
         plan_run(hosting, &request, count);
+}
+
+void reclaim_hold(struct hosting *hosting, bool hold)
+{
+    hosting->reclaim.hold = hold;
+    hosting->reclaim.hold_ns = 0;
+    hosting_kick(hosting);
+}
+
+static void hold_run(struct hosting *hosting)
+{
+    struct reclaim_request request = {
+        .beneficiary = UINT32_MAX,
+        .from = UINT32_MAX,
+        .empty_only = true,
+    };
+    enum reclaim_shortfall shortfall;
+    struct core_device_view view = {0};
+    uint64_t planned;
+    size_t count;
+
+    (void) core_device_get(hosting->broker->core, hosting->device, &view);
+    request.bytes = view.lacking;
+    count = request.bytes > 0 ? plan_make(hosting, &request, &planned, &shortfall) : 0;
+    /* Less than all of it helps no mover, and costs those who were about to use it. */
+    if (count > 0 && planned >= request.bytes)
+        plan_run(hosting, &request, count);
+    hosting->reclaim.hold_ns = clock_now(hosting->broker->clock) + DRAIN_NS;
+    hosting_at(hosting, hosting->reclaim.hold_ns);
+}
+
+static bool hold_due(const struct hosting *hosting)
+{
+    return hosting->reclaim.hold && hosting->reclaim.hold_ns <= clock_now(hosting->broker->clock);
 }
 
 static void drain_run(struct hosting *hosting)
@@ -277,8 +344,11 @@ void reclaim_turn(struct hosting *hosting)
         return; /* what was begun is finished, nothing else */
     if (hosting->draining)
         hosting_at(hosting, hosting->drain_ns);
+    if (reclaim->hold)
+        hosting_at(hosting, hosting->reclaim.hold_ns);
     if (!reclaim->survey.running) {
-        if (reclaim->wish_count == 0 && list_empty(&reclaim->orders) && !drain_due(hosting))
+        if (reclaim->wish_count == 0 && list_empty(&reclaim->orders) && !drain_due(hosting) &&
+            !hold_due(hosting))
             return;
         survey_begin(&reclaim->survey);
     }
@@ -292,6 +362,8 @@ void reclaim_turn(struct hosting *hosting)
         wish_run(hosting, &reclaim->wishes[i]);
     while ((order = list_first(&reclaim->orders, struct reclaim_order, link)) != NULL)
         order_run(hosting, order);
+    if (hold_due(hosting))
+        hold_run(hosting);
     if (drain_due(hosting)) {
         drain_run(hosting);
         hosting_at(hosting, hosting->drain_ns);

@@ -39,6 +39,8 @@ struct reclaim {
     struct list orders;             /* struct reclaim_order.link */
     struct reclaim_tenant *tenants; /* LIMIT_TENANTS, by the core's index */
     struct reclaim_step *steps;
+    bool hold;            /* memory is kept back for a mover that isn't there … */
+    uint64_t hold_ns;     /* … and when to look whether some lacks */
     uint64_t planned_log; /* hash of what was last logged about a plan of nothing */
 };
 
@@ -48,11 +50,16 @@ void reclaim_clear(struct hosting *hosting);
 
 /* CORE_ACTION_RECLAIM. */
 void reclaim_note(struct hosting *hosting, const struct core_action *action);
+/* Whether the core keeps memory back for the mover: where it lacks some, empty chunks are asked
+ * back. */
+void reclaim_hold(struct hosting *hosting, bool hold);
 /* It is answered by its done() from the loop. */
 void reclaim_give(struct hosting *hosting, struct reclaim_order *order);
 /* Surveys and plans as far as one turn goes. */
 void reclaim_turn(struct hosting *hosting);
 /* The arena is about to go. */
 void reclaim_forget(struct arena *arena);
+/* One row for each tenant, with what is on its way counted: valid until the next call. */
+const struct reclaim_tenant *reclaim_tenants_read(struct hosting *hosting);
 /* The chunk of a plan's row; NULL when it is gone. */
 struct arena_chunk *reclaim_chunk_of(struct hosting *hosting, uint32_t row);

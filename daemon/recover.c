@@ -223,6 +223,7 @@ static int client_restore(struct restoring *restoring, const struct ledger_recor
         broker, record_id(record), tenant.name, record->client.program, &identity, &client);
     if (r < 0)
         return r;
+    client->tenant_index = record->core.client.tenant;
     memcpy(client->token, record->client.token, sizeof(client->token));
     restoring->found->clients++;
     return 0;

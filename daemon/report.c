@@ -5,9 +5,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "daemon/arena.h"
 #include "daemon/text.h"
 
-static void report_begin(struct report *report, Gmb__ControlReply__BodyCase body)
+void report_begin(struct report *report, Gmb__ControlReply__BodyCase body)
 {
     gmb__control_reply__init(&report->message);
     report->message.body_case = body;
@@ -19,7 +20,7 @@ static char *borrow(const char *text)
     return (char *) (uintptr_t) text;
 }
 
-static ProtobufCBinaryData uuid_of(const struct broker *broker, uint32_t device)
+ProtobufCBinaryData report_uuid(const struct broker *broker, uint32_t device)
 {
     return (ProtobufCBinaryData){
         .data = (uint8_t *) (uintptr_t) broker->devices[device].uuid.bytes,
@@ -50,10 +51,14 @@ void report_status(const struct broker *broker, struct report *report)
     for (uint32_t i = 0; i < broker->device_count; i++) {
         Gmb__DeviceStatus *device = &report->list.devices.items[i];
         struct core_device_view view = {0};
+        enum pressure_level level = PRESSURE_NONE;
+        uint64_t pressed;
 
         (void) core_device_get(broker->core, i, &view);
+        (void) core_device_pressure(broker->core, i, &level, &pressed);
         gmb__device_status__init(device);
-        device->uuid = uuid_of(broker, i);
+        device->level = level;
+        device->uuid = report_uuid(broker, i);
         device->name = borrow(broker->gpu->devices[i]->name);
         device->total_bytes = view.total;
         device->reserve_bytes = view.reserve;
@@ -87,10 +92,13 @@ static void tenant_devices_fill(
     for (uint32_t i = 0; i < broker->device_count; i++) {
         Gmb__TenantDevice *device = &report->tenant_devices[first + i];
         struct core_tenant_device_view view = {0};
+        struct core_pressure_view pressure = {0};
 
         (void) core_tenant_device_get(broker->core, tenant, i, &view);
+        (void) core_pressure_get(broker->core, tenant, i, &pressure);
         gmb__tenant_device__init(device);
-        device->uuid = uuid_of(broker, i);
+        device->level = pressure.level;
+        device->uuid = report_uuid(broker, i);
         device->mig = broker->devices[i].mig;
         device->memory_min = view.limits.min;
         device->memory_low = view.limits.low;
@@ -224,6 +232,7 @@ void report_leases(const struct broker *broker, uint64_t after, struct report *r
     while (count < REPORT_ENTRIES && core_lease_next(broker->core, after, &view)) {
         Gmb__LeaseStatus *status = &report->list.leases.items[count];
         const struct client *client = client_find(broker, view.client);
+        const struct arena *arena = arena_find(broker, view.id);
         struct core_tenant_view tenant = {.name = ""};
 
         (void) core_tenant_get(broker->core, view.tenant, &tenant);
@@ -232,12 +241,15 @@ void report_leases(const struct broker *broker, uint64_t after, struct report *r
         status->id = view.id;
         status->client = view.client;
         status->tenant = report->list.leases.tenants[count];
-        status->device = uuid_of(broker, view.device);
+        status->device = report_uuid(broker, view.device);
         status->mig = broker->devices[view.device].mig;
         status->chunks = view.chunks;
         status->chunk_bytes = view.chunk_bytes;
         status->bytes = view.chunk_bytes * view.chunks;
-        status->label = borrow(client != NULL ? client_label_get(client, view.id) : "");
+        status->holders = view.holders;
+        status->label = borrow(arena != NULL && arena->name[0] != '\0' ? arena->name
+                               : client != NULL ? client_label_get(client, view.id)
+                                                : "");
         status->age_ns = sub_saturate(now, view.since_ns);
         status->purpose =
             view.max_chunks > 0 ? GMB__PURPOSE__PURPOSE_ARENA : GMB__PURPOSE__PURPOSE_WORKSPACE;

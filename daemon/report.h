@@ -9,7 +9,9 @@
 
 /* Entries of a page. A ClientStatus takes at most ~450 bytes, so 128 of them fit in 64 KiB. */
 #define REPORT_ENTRIES 128
-/* TenantDevices of a page: at most 170 bytes each. */
+/* TenantPressures of a page: at most 500 bytes each without their devices, of 120 each. */
+#define REPORT_PRESSURES 48
+/* TenantDevices of a page: at most 180 bytes each. */
 #define REPORT_DEVICES 256
 
 struct report {
@@ -23,6 +25,7 @@ struct report {
         Gmb__Reloaded reloaded;
         Gmb__ReclaimPlan plan;
         Gmb__Drained drained;
+        Gmb__PressurePage pressure_page;
         Gmb__Error error;
     } body;
     union {
@@ -49,11 +52,26 @@ struct report {
             Gmb__ReclaimStep *pointers[REPORT_ENTRIES];
             char tenants[REPORT_ENTRIES][LIMIT_NAME_BYTES + 1];
         } steps;
+        struct {
+            Gmb__DevicePressure devices[LIMIT_DEVICES], *device_pointers[LIMIT_DEVICES];
+            Gmb__TenantPressure items[REPORT_PRESSURES], *pointers[REPORT_PRESSURES];
+            struct core_tenant_view views[REPORT_PRESSURES];
+            Gmb__TenantDevicePressure uses[REPORT_DEVICES], *use_pointers[REPORT_DEVICES];
+            Gmb__Stall stalls[REPORT_DEVICES][STALL_LINE_MAX];
+            Gmb__AdviceStep steps[REPORT_PRESSURES][LADDER_ACTION_MAX];
+            Gmb__AdviceStep *step_pointers[REPORT_PRESSURES][LADDER_ACTION_MAX];
+            Gmb__AdviceAnswer answers[REPORT_PRESSURES][LADDER_ACTION_MAX];
+            Gmb__AdviceAnswer *answer_pointers[REPORT_PRESSURES][LADDER_ACTION_MAX];
+        } pressures;
     } list;
     Gmb__TenantDevice tenant_devices[REPORT_DEVICES];
     Gmb__TenantDevice *tenant_device_pointers[REPORT_DEVICES];
     char text[LIMIT_TEXT_BYTES];
 };
+
+/* Begins a reply whose body is of that kind. */
+void report_begin(struct report *report, Gmb__ControlReply__BodyCase body);
+ProtobufCBinaryData report_uuid(const struct broker *broker, uint32_t device);
 
 void report_status(const struct broker *broker, struct report *report);
 void report_tenants(const struct broker *broker, const char *after, struct report *report);
@@ -67,6 +85,8 @@ void report_reloaded(const struct broker *broker, struct report *report);
 void report_plan_begin(struct report *report, uint64_t planned, const char *shortfall);
 bool report_plan_add(struct report *report, const char *tenant, const struct survey_row *row,
     const struct reclaim_chunk *chunk, const struct reclaim_step *step);
+/* Devices with the first page, then the tenants behind `after`. */
+void report_pressures(const struct broker *broker, const char *after, struct report *report);
 void report_drained(struct report *report, uint64_t moved_bytes, uint64_t left_bytes);
 void report_error(struct report *report, enum gmb_status status, enum gmb_limit limit,
     const char *format, ...) _printf_(4, 5);

@@ -5,7 +5,7 @@
 #include <search.h>
 #include <string.h>
 
-#include "daemon/arena.h"
+#include "daemon/arena_holder.h"
 
 static int id_compare(const void *a, const void *b)
 {
@@ -19,6 +19,7 @@ static void request_free(void *data)
     struct request *request = data;
 
     (void) arena_free(request->arena);
+    (void) arena_holder_free(request->holder);
     free(request);
 }
 

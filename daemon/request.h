@@ -13,20 +13,24 @@ enum request_type {
     REQUEST_FILL,
     REQUEST_RETURN,
     REQUEST_GANG,
+    REQUEST_ATTACH,
     REQUEST_TYPE_MAX
 };
 
 struct request {
     uint64_t id; /* first: the key */
     enum request_type type;
-    core_id lease;         /* GROW, SHRINK, RELEASE, FILL, RETURN */
-    struct arena *arena;   /* ARENA: owned until it is granted */
-    uint32_t first, count; /* RETURN */
-    char label[];          /* LEASE, GANG, ARENA */
+    core_id lease;               /* GROW, SHRINK, RELEASE, FILL, RETURN */
+    struct arena *arena;         /* ARENA: owned until it is granted */
+    struct arena_holder *holder; /* ATTACH: owned until it is granted */
+    uint32_t first, count;       /* RETURN */
+    char label[];                /* LEASE, GANG, ARENA */
 };
 
-/* Adds a copy of `like` with this label ("" where it has none). On success it owns the arena.
- * -EEXIST when the id is in flight, -ENOMEM. */
+/*
+ * Adds a copy of `like` with this label ("" where it has none). On success it owns the arena or
+ * holder. -EEXIST when the id is in flight, -ENOMEM.
+ */
 int request_add(
     struct session *session, const struct request *like, const char *label) _must_check_;
 /* NULL when there is none. */
@@ -35,6 +39,6 @@ void request_remove(struct session *session, struct request *request);
 void request_remove_all(struct session *session);
 
 /* Registers the request and lets the core take the event on its behalf; else answers why not. The
- * arena in it, if there is one, is consumed. */
+ * arena or holder in it, if there is one, is consumed. */
 void request_submit(struct session *session, struct core_event *event, const struct request *like,
     const char *label);

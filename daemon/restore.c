@@ -8,6 +8,7 @@
 #include <errno.h>
 
 #include "base/log.h"
+#include "daemon/arena_holder.h"
 #include "daemon/broker.h"
 #include "daemon/evict.h"
 #include "daemon/grant.h"
@@ -30,12 +31,63 @@
 struct fill {
     struct list link; /* arena.fills */
     uint64_t id;
+    core_id client; /* the holder that asks */
     uint32_t first, count;
 };
 
 static struct hosting *hosting_of(const struct arena *arena)
 {
     return arena->broker->hosting[arena->device];
+}
+
+/* ------------------------------------------------------------------ who waits */
+
+/* The core is told when the step that runs is over. Nobody notes which holder
+ * wants a page: all of a shared arena wait. */
+static void waits_note(struct arena *arena)
+{
+    bool waits = !list_empty(&arena->wanted) || arena->restores > 0;
+
+    if (waits == arena->waits)
+        return;
+    arena->waits = waits;
+    list_for_each(holder, &arena->holders, struct arena_holder, link)
+    {
+        struct client *client = client_find(arena->broker, holder->client);
+
+        if (client != NULL && !list_linked(&client->noted_link))
+            list_append(&arena->broker->noted, &client->noted_link);
+    }
+}
+
+static void client_waits_tell(struct broker *broker, struct client *client)
+{
+    uint64_t waiting = 0, changed;
+
+    list_for_each(holder, &client->holdings, struct arena_holder, client_link) waiting |=
+        (uint64_t) holder->arena->waits << holder->arena->device;
+    for (changed = waiting ^ client->restoring; changed != 0; changed &= changed - 1) {
+        uint32_t device = (uint32_t) __builtin_ctzll(changed);
+        struct core_event event = {
+            .type = CORE_EVENT_RESTORE_WAIT,
+            .restore_wait.device = device,
+            .restore_wait.waits = (waiting >> device & 1) != 0,
+            .client = client->id,
+        };
+
+        broker_step(broker, &event);
+    }
+    client->restoring = waiting;
+}
+
+void restore_waits_tell(struct broker *broker)
+{
+    struct client *client;
+
+    while ((client = list_first(&broker->noted, struct client, noted_link)) != NULL) {
+        list_remove(&client->noted_link);
+        client_waits_tell(broker, client);
+    }
 }
 
 /* ------------------------------------------------------------------ wishes */
@@ -72,6 +124,7 @@ void restore_want(struct arena *arena, const uint32_t *pages, size_t count)
     }
     /* Some may be there by now, or lost: it is to look. */
     arena_notify(arena);
+    waits_note(arena);
     if (list_empty(&arena->wanted))
         return;
     if (!list_linked(&arena->wanted_link))
@@ -107,7 +160,8 @@ static bool chunk_needs_fill(const struct arena_chunk *chunk)
 
 static void fill_submit(struct arena *arena, uint32_t first, uint32_t count)
 {
-    struct fill *fill = malloc(sizeof(*fill));
+    const struct arena_holder *asker = arena_asker(arena);
+    struct fill *fill = asker != NULL ? malloc(sizeof(*fill)) : NULL;
     struct core_event event = {
         .type = CORE_EVENT_ARENA_FILL,
         .arena_fill.lease = arena->lease,
@@ -115,12 +169,12 @@ static void fill_submit(struct arena *arena, uint32_t first, uint32_t count)
         .arena_fill.count = count,
         .arena_fill.wait_ns = UINT64_MAX,
         .arena_fill.urgent = true,
-        .client = arena->client,
+        .client = asker != NULL ? asker->client : 0,
     };
 
     if (fill == NULL)
         return; /* the turn after the pause tries again */
-    *fill = (struct fill){.first = first, .count = count};
+    *fill = (struct fill){.client = asker->client, .first = first, .count = count};
     fill->id = FRAME_BROKER_ID | ++arena->broker->fills;
     list_init(&fill->link);
     list_append(&arena->fills, &fill->link);
@@ -152,13 +206,13 @@ static struct fill *fill_find(
 
     if (client == NULL)
         return NULL;
-    list_for_each(arena, &client->arenas, struct arena, client_link)
+    list_for_each(holder, &client->holdings, struct arena_holder, client_link)
     {
-        list_for_each(fill, &arena->fills, struct fill, link)
+        list_for_each(fill, &holder->arena->fills, struct fill, link)
         {
             if (fill->id != id)
                 continue;
-            *ret_arena = arena;
+            *ret_arena = holder->arena;
             return fill;
         }
     }
@@ -184,6 +238,7 @@ void restore_answer(struct broker *broker, const struct core_action *action)
         session = client_find(broker, action->client)->session;
         if (session != NULL)
             session_grant_unasked(session, action);
+        arena_spread(arena, action->client, action);
     } else {
         for (uint32_t i = fill->first; i < fill->first + fill->count; i++) {
             if (arena->chunks[i] != NULL)
@@ -197,22 +252,56 @@ void restore_answer(struct broker *broker, const struct core_action *action)
     fill_remove(arena, fill);
 }
 
-void restore_withdraw(struct arena *arena)
+static struct fill *fill_of(const struct arena *arena, core_id client)
+{
+    list_for_each(fill, &arena->fills, struct fill, link)
+    {
+        if (fill->client == client)
+            return fill;
+    }
+    return NULL;
+}
+
+/* It is as if it had never been asked for. */
+static void fill_forget(struct arena *arena, struct fill *fill)
+{
+    for (uint32_t i = fill->first; i < fill->first + fill->count; i++) {
+        if (arena->chunks[i] != NULL)
+            arena->chunks[i]->filling = false;
+    }
+    fill_remove(arena, fill);
+}
+
+void restore_withdraw(struct arena *arena, core_id client)
 {
     struct fill *fill;
 
-    while ((fill = list_first(&arena->fills, struct fill, link)) != NULL) {
+    while ((fill = fill_of(arena, client)) != NULL) {
         struct core_event event = {
             .type = CORE_EVENT_CANCEL,
-            .client = arena->client,
+            .client = client,
             .request = FRAME_BROKER_ID | ++arena->broker->fills,
             .cancel.request = fill->id,
         };
 
-        fill_remove(arena, fill);
+        fill_forget(arena, fill);
         broker_step(arena->broker, &event);
     }
-    restore_cancel(arena);
+}
+
+void restore_leave(struct arena *arena, core_id client)
+{
+    struct fill *fill;
+    bool others = false;
+
+    while ((fill = fill_of(arena, client)) != NULL)
+        fill_forget(arena, fill);
+    list_for_each(holder, &arena->holders, struct arena_holder, link) others =
+        others || (holder->client != client && arena_holder_session(holder) != NULL);
+    if (others)
+        hosting_kick(hosting_of(arena));
+    else
+        restore_cancel(arena);
 }
 
 void restore_cancel(struct arena *arena)
@@ -220,6 +309,7 @@ void restore_cancel(struct arena *arena)
     list_for_each_safe(fill, &arena->fills, struct fill, link) fill_remove(arena, fill);
     list_for_each_safe(chunk, &arena->wanted, struct arena_chunk, wanted) chunk_unwant(chunk);
     list_remove(&arena->wanted_link);
+    waits_note(arena);
 }
 
 /* ------------------------------------------------------------------ bytes */
@@ -260,7 +350,9 @@ static void chunk_put_off(struct hosting *hosting, struct arena_chunk *chunk)
 {
     const struct arena_table_chunk *shared = &chunk->arena->table.chunks[chunk->index];
 
-    if (__atomic_load_n(&shared->state, __ATOMIC_SEQ_CST) == ARENA_CHUNK_RETURNING) {
+    uint32_t state = __atomic_load_n(&shared->state, __ATOMIC_SEQ_CST);
+
+    if (state == ARENA_CHUNK_RETURNING || state == ARENA_CHUNK_VACANT) {
         hosting_at(hosting, clock_now(hosting->broker->clock) + RETURNING_PAUSE_NS);
         return;
     }
@@ -317,6 +409,7 @@ static void arena_turn(struct hosting *hosting, struct arena *arena, uint64_t no
         hosting_at(hosting, arena->fill_after_ns);
     if (list_empty(&arena->wanted))
         list_remove(&arena->wanted_link);
+    waits_note(arena);
 }
 
 void restore_turn(struct hosting *hosting)
@@ -370,6 +463,7 @@ void restore_chunk_done(struct arena_chunk *chunk)
 {
     struct arena *arena = chunk->arena;
 
+    waits_note(arena);
     if (chunk->restores > 0 || !chunk->opening)
         return;
     chunk->opening = false;

@@ -13,7 +13,8 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "daemon/arena.h"
+#include "daemon/arena_message.h"
+#include "daemon/arena_resume.h"
 #include "daemon/broker.h"
 #include "daemon/message.h"
 #include "daemon/persist.h"
@@ -70,8 +71,25 @@ static void old_session_end(struct client *client)
     if (old == NULL)
         return;
     session_doom(old, NULL);
+    pressure_leave(old);
     old->client = NULL;
     broker_detach(client->broker, client);
+}
+
+/* What it says that it hasn't mapped can't be taken back while the mover is at work there. True after
+ * an answer. */
+static bool pages_move(struct session *session, const struct client *client, uint64_t id)
+{
+    list_for_each(holder, &client->holdings, struct arena_holder, client_link)
+    {
+        if (!arena_leaving_busy(holder->arena, client->id))
+            continue;
+        message_refuse_plainly(session, id, GMB_STATUS_EXHAUSTED,
+            "pages of an arena are still being moved: come again in a moment");
+        session_doom(session, NULL);
+        return true;
+    }
+    return false;
 }
 
 bool resume_hello(struct session *session, const Gmb__ClientMessage *message)
@@ -79,8 +97,11 @@ bool resume_hello(struct session *session, const Gmb__ClientMessage *message)
     const Gmb__Hello *hello = message->hello;
     struct broker *broker = session->broker;
     struct core_event event = {.type = CORE_EVENT_CLIENT_ATTACH};
+    _cleanup_fdset_ struct fdset page = FDSET_EMPTY;
+    struct pressure_tenant *record;
     struct client *client =
         client_by_token(broker, hello->token.data, hello->token.len, &session->identity);
+    int r;
 
     if (client == NULL)
         return false;
@@ -89,12 +110,12 @@ bool resume_hello(struct session *session, const Gmb__ClientMessage *message)
     /* One that held nothing ended with its connection. */
     if (client_find(broker, event.client) == NULL)
         return false;
-    list_for_each(arena, &client->arenas, struct arena, client_link)
-    {
-        if (arena->jobs == 0)
-            continue;
+    if (pages_move(session, client, message->id))
+        return true;
+    r = message_page_open(broker, client->tenant_index, &record, &page);
+    if (r < 0) {
         message_refuse_plainly(session, message->id, GMB_STATUS_EXHAUSTED,
-            "pages of an arena are still being moved: come again in a moment");
+            "the broker has no file descriptor left for the status page");
         session_doom(session, NULL);
         return true;
     }
@@ -102,10 +123,11 @@ bool resume_hello(struct session *session, const Gmb__ClientMessage *message)
     identity_clear(&session->identity);
     (void) snprintf(client->program, sizeof(client->program), "%s", hello->program);
     broker_step(broker, &event);
+    pressure_join(session, record);
     session_resume(session);
     log_debug("client %llu of tenant %s (pid %d) is back", (unsigned long long) client->id,
         client->tenant, (int) client->identity.pid);
-    message_welcome(session, message->id, true);
+    message_welcome(session, message->id, true, &page);
     return true;
 }
 
@@ -118,6 +140,14 @@ static void event_do(struct session *session, struct core_event *event)
     broker_step(session->broker, event);
 }
 
+/* NULL when it is no arena that the broker has gone on with. */
+static struct arena_holder *holder_find(const struct session *session, core_id lease)
+{
+    const struct arena *arena = arena_find(session->broker, lease);
+
+    return arena != NULL ? arena_holder_find(arena, session->client->id) : NULL;
+}
+
 /* `held`: the client has it mapped, and the broker can't go on with it. */
 static void lease_end(struct session *session, core_id lease, bool held)
 {
@@ -125,12 +155,12 @@ static void lease_end(struct session *session, core_id lease, bool held)
         .type = CORE_EVENT_LEASE_RELEASE,
         .lease_release = {.lease = lease, .held = held},
     };
-    struct arena *arena = arena_find(session->broker, lease);
+    struct arena_holder *holder = holder_find(session, lease);
 
     event_do(session, &event);
     client_label_set(session->client, lease, "");
-    if (arena != NULL)
-        arena_drop(arena);
+    if (holder != NULL)
+        arena_leave(holder);
 }
 
 /* False when the broker can't go on with the lease. */
@@ -150,9 +180,10 @@ static bool workspace_held(
 }
 
 /* Runs of an arena; false for runs that make no sense. */
-static bool arena_held_runs(struct arena *arena, struct named *named, const Gmb__HeldLease *held)
+static bool arena_held_runs(
+    struct arena_holder *holder, struct named *named, const Gmb__HeldLease *held)
 {
-    uint32_t max = arena->table.layout.max_chunks;
+    uint32_t max = holder->arena->table.layout.max_chunks;
 
     if (held->n_runs % 2 != 0)
         return false;
@@ -160,7 +191,7 @@ static bool arena_held_runs(struct arena *arena, struct named *named, const Gmb_
         uint32_t first = held->runs[i], count = held->runs[i + 1];
 
         if (first < named->next || count == 0 || first >= max || count > max - first ||
-            !arena_resume(arena, named->next, first, first + count))
+            !arena_resume(holder, named->next, first, first + count))
             return false;
         named->next = first + count;
     }
@@ -171,19 +202,18 @@ static bool arena_held_runs(struct arena *arena, struct named *named, const Gmb_
 static bool lease_held(struct session *session, const Gmb__HeldLease *held)
 {
     struct named *named = named_find(session, held->lease);
+    struct arena_holder *holder = holder_find(session, held->lease);
     struct core_lease_view lease;
-    struct arena *arena;
 
     if (!core_lease_get(session->broker->core, held->lease, &lease) ||
-        lease.client != session->client->id)
+        !core_holder_find(session->broker->core, held->lease, session->client->id))
         return false;
-    arena = arena_find(session->broker, held->lease);
-    if (named == NULL && (arena != NULL || lease.max_chunks == 0)) {
+    if (named == NULL && (holder != NULL || lease.max_chunks == 0)) {
         named = named_add(session, held->lease);
-        if (named != NULL && (arena != NULL ? arena_held_runs(arena, named, held)
-                                            : workspace_held(session, &lease, held)))
+        if (named != NULL && (holder != NULL ? arena_held_runs(holder, named, held)
+                                             : workspace_held(session, &lease, held)))
             return true;
-    } else if (named != NULL && arena != NULL && arena_held_runs(arena, named, held)) {
+    } else if (named != NULL && holder != NULL && arena_held_runs(holder, named, held)) {
         return true;
     }
     lease_end(session, held->lease, true);
@@ -191,25 +221,32 @@ static bool lease_held(struct session *session, const Gmb__HeldLease *held)
 }
 
 /* Every lease and index of which nothing was said goes back. */
-static void resume_end(struct session *session)
+static void unsaid_take(struct session *session)
 {
     const struct core *core = session->broker->core;
     core_id lease = 0, next;
 
     while (core_client_lease_next(core, session->client->id, lease, &next)) {
         const struct named *named = named_find(session, next);
-        struct arena *arena = arena_find(session->broker, next);
+        struct arena_holder *holder = holder_find(session, next);
 
         if (named == NULL) {
             lease_end(session, next, false);
             continue;
         }
         lease = next;
-        if (arena != NULL)
-            (void) arena_resume(arena, named->next, arena->table.layout.max_chunks, 0);
+        if (holder != NULL)
+            (void) arena_resume(holder, named->next, holder->arena->table.layout.max_chunks,
+                holder->arena->table.layout.max_chunks);
     }
     resume_forget(session);
+}
+
+static void resume_end(struct session *session)
+{
     session_activate(session);
+    list_for_each_safe(holder, &session->client->holdings, struct arena_holder, client_link)
+        arena_resume_end(holder);
 }
 
 void on_resume(struct session *session, const Gmb__ClientMessage *message)
@@ -217,8 +254,11 @@ void on_resume(struct session *session, const Gmb__ClientMessage *message)
     const Gmb__Resume *body = message->resume;
     Gmb__BrokerMessage answer = GMB__BROKER_MESSAGE__INIT;
     Gmb__Resumed resumed = GMB__RESUMED__INIT;
-    uint64_t *lost = calloc(body->n_held + 1, sizeof(*lost));
+    uint64_t *lost;
 
+    if (pages_move(session, session->client, message->id))
+        return;
+    lost = calloc(body->n_held + 1, sizeof(*lost));
     if (lost == NULL) {
         session_doom(session, "the broker has no host memory to hear what it has mapped");
         return;
@@ -233,13 +273,15 @@ void on_resume(struct session *session, const Gmb__ClientMessage *message)
             (unsigned long long) session->client->id, session->client->tenant,
             (int) session->client->identity.pid, resumed.n_lost);
     if (body->last)
-        resume_end(session);
+        unsaid_take(session);
     resumed.lost = lost;
     answer.id = message->id;
     answer.body_case = GMB__BROKER_MESSAGE__BODY_RESUMED;
     answer.resumed = &resumed;
     message_send(session, &answer);
     free(lost);
+    if (body->last && session->state == SESSION_RESUMING)
+        resume_end(session);
 }
 
 /* ------------------------------------------------------------------ what was done before */
@@ -257,9 +299,8 @@ static void done_send(struct session *session, uint64_t id)
 
 bool resume_done(struct session *session, uint64_t id, core_id lease)
 {
-    struct core_lease_view view;
-
-    if (!session->resumed || core_lease_get(session->broker->core, lease, &view))
+    if (!session->resumed ||
+        core_holder_find(session->broker->core, lease, session->client->id))
         return false;
     done_send(session, id);
     return true;
@@ -268,15 +309,16 @@ bool resume_done(struct session *session, uint64_t id, core_id lease)
 bool resume_returned(
     struct session *session, uint64_t id, core_id lease, uint32_t first, uint32_t count)
 {
+    const struct core *core = session->broker->core;
+    core_id client = session->client->id;
     struct core_lease_view view;
-    uint32_t number, generation;
 
-    if (!session->resumed || !core_lease_get(session->broker->core, lease, &view) ||
-        view.client != session->client->id || count == 0 || first >= view.max_chunks ||
+    if (!session->resumed || !core_holder_find(core, lease, client) ||
+        !core_lease_get(core, lease, &view) || count == 0 || first >= view.max_chunks ||
         count > view.max_chunks - first)
         return false;
     for (uint32_t i = first; i < first + count; i++) {
-        if (core_lease_chunk(session->broker->core, lease, i, &number, &generation))
+        if (core_holder_has(core, lease, client, i))
             return false;
     }
     done_send(session, id);

@@ -12,11 +12,14 @@
 #include <sys/socket.h>
 
 #include "base/log.h"
+#include "daemon/arena_attach.h"
+#include "daemon/arena_holder.h"
 #include "daemon/arena_message.h"
 #include "daemon/broker.h"
 #include "daemon/grant.h"
 #include "daemon/message.h"
 #include "daemon/persist.h"
+#include "daemon/pressure_message.h"
 #include "daemon/request.h"
 #include "daemon/resume.h"
 
@@ -81,8 +84,10 @@ static void retry_set(struct session *session)
 static void session_watch(struct session *session)
 {
     bool read = conn_queued(session->conn) < QUEUE_FULL;
+    bool sends =
+        !list_empty(&session->grants) || session->listener.devices != 0 || session->listener.advice;
     bool write = conn_wants_write(session->conn) ||
-                 (!list_empty(&session->grants) && !session->retry && !conn_starved(session->conn));
+                 (sends && !session->retry && !conn_starved(session->conn));
 
     if (session->state == SESSION_DOOMED)
         return;
@@ -109,6 +114,31 @@ static void session_pump(struct session *session)
         session_doom(session, NULL);
     else if (r < 0 && r != -EAGAIN)
         session_doom(session, reason);
+    pressure_resume(session);
+}
+
+void session_tell(struct session *session, unsigned *left)
+{
+    int r = 0;
+
+    while (r == 0 && session->state == SESSION_ACTIVE && !session->blocked && !session->retry &&
+           conn_queued(session->conn) == 0) {
+        if (*left == 0) {
+            pressure_resume(session);
+            break;
+        }
+        r = pressure_event_send(session);
+        *left -= r == 0;
+    }
+    if (r == -ENODATA)
+        return;
+    if (r == -EAGAIN)
+        session->blocked = true;
+    else if (r == -ENOBUFS || r == -ETOOMANYREFS)
+        session->retry = true;
+    else if (r < 0)
+        session_doom(session, r == -EPIPE || r == -ECONNRESET ? NULL : strerror(-r));
+    session_watch(session);
 }
 
 /* ------------------------------------------------------------------ events */
@@ -216,6 +246,8 @@ int session_new_consume(
     owned_identity = IDENTITY_NONE;
     list_init(&session->doomed_link);
     list_init(&session->grants);
+    list_init(&session->listener.link);
+    list_init(&session->listener.pending_link);
     list_init(&session->link);
     list_append(&broker->sessions, &session->link);
     broker->session_count++;
@@ -238,6 +270,7 @@ struct session *session_free(struct session *session)
     if (session == NULL)
         return NULL;
     greeting_end(session);
+    pressure_leave(session);
     session->broker->session_count--;
     list_remove(&session->link);
     list_remove(&session->doomed_link);
@@ -326,12 +359,18 @@ void session_grant_unasked(struct session *session, const struct core_action *ac
 static void granted(
     struct session *session, const struct core_action *action, struct request *request)
 {
+    bool fill = request->type == REQUEST_FILL; /* it is gone once all is sent */
+    struct arena *arena;
+
     if ((request->type == REQUEST_LEASE || request->type == REQUEST_GANG) &&
         request->label[0] != '\0') {
         client_label_set(session->client, action->grant.lease, request->label);
         persist_lease(session->broker, action->grant.lease);
     }
     session_grant_unasked(session, action);
+    arena = fill ? arena_find(session->broker, action->grant.lease) : NULL;
+    if (arena != NULL)
+        arena_spread(arena, action->client, action);
 }
 
 void session_answer(struct session *session, const struct core_action *action)
@@ -344,6 +383,8 @@ void session_answer(struct session *session, const struct core_action *action)
         return;
     if (action->type == CORE_ACTION_GRANT && request->type == REQUEST_ARENA) {
         arena_granted(session, action, request);
+    } else if (action->type == CORE_ACTION_GRANT && request->type == REQUEST_ATTACH) {
+        arena_attached(session, action, request);
     } else if (action->type == CORE_ACTION_GRANT) {
         granted(session, action, request);
     } else if (action->type == CORE_ACTION_DONE) {

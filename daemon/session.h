@@ -14,6 +14,7 @@
 #include "base/list.h"
 #include "daemon/core/core.h"
 #include "daemon/identity.h"
+#include "daemon/pressure.h"
 #include "proto/conn.h"
 
 struct broker;
@@ -45,8 +46,9 @@ struct session {
     struct list grants; /* struct grant.link: being sent, in order */
     void *named;        /* RESUMING: tsearch(3) tree of struct named, leases that it has */
     bool resumed;       /* its requests may be ones that were carried out before */
+    struct listener listener;
     bool reading, retry;
-    bool blocked; /* the next grant waits for the socket to be writable */
+    bool blocked; /* the next grant or event waits for the socket to be writable */
 };
 
 const char *session_state_name(enum session_state state);
@@ -70,5 +72,8 @@ bool session_complaint_pass(struct session *session);
 
 /* GRANT, DONE or REFUSE for one of its requests. */
 void session_answer(struct session *session, const struct core_action *action);
+/* Sends events that wait for it, as far as the socket takes them and at most `*left` frames, which
+ * it counts down. */
+void session_tell(struct session *session, unsigned *left);
 /* Sends chunks that nobody asked for. */
 void session_grant_unasked(struct session *session, const struct core_action *action);

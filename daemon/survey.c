@@ -7,8 +7,9 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "daemon/arena.h"
+#include "daemon/arena_holder.h"
 #include "daemon/broker.h"
+#include "daemon/drop.h"
 
 /* In one turn: about a quarter of a millisecond. */
 #define TURN_PAGES 65536
@@ -21,6 +22,7 @@ void survey_begin(struct survey *survey)
     survey->count = 0;
     survey->index = 0;
     survey->at = NULL;
+    survey->counted = false;
     survey->running = true;
     memset(survey->spare, 0, sizeof(survey->spare));
 }
@@ -29,6 +31,7 @@ void survey_done(struct survey *survey)
 {
     free(survey->chunks);
     free(survey->rows);
+    free(survey->order);
     *survey = (struct survey){0};
 }
 
@@ -55,15 +58,18 @@ static bool row_room(struct survey *survey)
 }
 
 static void resident_count(
-    const struct arena_table_page *page, uint64_t word, struct reclaim_chunk *row)
+    const struct arena_chunk *chunk, uint32_t number, uint64_t word, struct reclaim_chunk *row)
 {
+    const struct arena_table *table = &chunk->arena->table;
+    const struct arena_table_page *page =
+        &table->pages[(size_t) chunk->index * table->layout.pages_per_chunk + number];
     uint32_t flags = __atomic_load_n(&page->flags, __ATOMIC_RELAXED);
 
     row->resident++;
     /* One without references is about to be freed: it is neither copied nor in the way for long. */
     if (arena_word_pins(word) > 0)
         row->pinned++;
-    if ((flags & ARENA_PAGE_RECOMPUTABLE) != 0)
+    if (drop_allows(chunk, number, word))
         row->recomputable++;
     if ((flags & ARENA_PAGE_HINTED) != 0)
         row->recompute_cost += (double) __atomic_load_n(&page->tokens, __ATOMIC_RELAXED) *
@@ -85,7 +91,7 @@ static bool pages_count(struct arena_chunk *chunk, struct reclaim_chunk *row)
             row->free++;
             break;
         case ARENA_PAGE_RESIDENT:
-            resident_count(&pages[i], word, row);
+            resident_count(chunk, i, word, row);
             break;
         case ARENA_PAGE_EVICTED:
             row->evicted++;
@@ -120,7 +126,8 @@ static bool chunk_eligible(const struct arena_chunk *chunk, uint64_t now)
 
     return chunk->phase == ARENA_MAPPED && !chunk->opening && chunk->jobs == 0 &&
            chunk->wants == 0 && chunk->due_ns <= now &&
-           __atomic_load_n(&shared->state, __ATOMIC_SEQ_CST) == ARENA_CHUNK_LIVE;
+           __atomic_load_n(&shared->state, __ATOMIC_SEQ_CST) == ARENA_CHUNK_LIVE &&
+           arena_chunk_reachable(chunk);
 }
 
 /* Adds a row for the chunk; false when there is no room for more. */
@@ -156,10 +163,37 @@ static struct arena *arena_after(struct hosting *hosting, const struct arena *ar
 
 static bool arena_surveyed(const struct arena *arena)
 {
-    const struct client *client = client_find(arena->broker, arena->client);
-
     /* One that nobody can be asked about gives nothing. */
-    return !arena->dropped && client != NULL && client->session != NULL;
+    return !arena->dropped && arena_asker(arena) != NULL;
+}
+
+static void arena_goto(struct survey *survey, struct arena *arena)
+{
+    survey->at = arena;
+    survey->index = 0;
+    survey->counted = false;
+    free(TAKE_PTR(survey->order));
+}
+
+/* False when there is more to count in a later turn. */
+static bool arena_count(struct survey *survey, uint32_t *seen)
+{
+    struct arena *arena = survey->at;
+
+    for (; !survey->counted && survey->index < arena->top; survey->index++) {
+        const struct arena_chunk *chunk = arena->chunks[survey->index];
+
+        if (*seen >= TURN_PAGES)
+            return false;
+        *seen += chunk != NULL ? drop_count(chunk, &survey->order) : INDEX_PAGES;
+    }
+    if (survey->counted)
+        return true;
+    free(arena->order);
+    arena->order = TAKE_PTR(survey->order);
+    survey->counted = true;
+    survey->index = 0;
+    return true;
 }
 
 bool survey_turn(struct survey *survey, struct hosting *hosting)
@@ -168,10 +202,12 @@ bool survey_turn(struct survey *survey, struct hosting *hosting)
     uint32_t seen = 0;
 
     if (survey->at == NULL)
-        survey->at = arena_after(hosting, NULL);
+        arena_goto(survey, arena_after(hosting, NULL));
     while (survey->at != NULL) {
         struct arena *arena = survey->at;
 
+        if (arena_surveyed(arena) && !arena_count(survey, &seen))
+            return false;
         while (arena_surveyed(arena) && survey->index < arena->top) {
             struct arena_chunk *chunk = arena->chunks[survey->index];
 
@@ -191,8 +227,7 @@ bool survey_turn(struct survey *survey, struct hosting *hosting)
                 arena_chunk_settle(chunk);
             survey->index++;
         }
-        survey->at = arena_after(hosting, arena);
-        survey->index = 0;
+        arena_goto(survey, arena_after(hosting, arena));
     }
     survey->running = false;
     return true;
@@ -202,8 +237,7 @@ void survey_forget(struct survey *survey, struct hosting *hosting, const struct 
 {
     if (survey->at != arena)
         return;
-    survey->at = arena_after(hosting, arena);
-    survey->index = 0;
+    arena_goto(survey, arena_after(hosting, arena));
     /* None behind it: what is left to see is nothing, not everything again. */
     survey->running = survey->running && survey->at != NULL;
 }

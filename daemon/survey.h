@@ -1,6 +1,7 @@
 /*
  * What could be emptied on a device: one row for each chunk, read from the arenas' tables, a
- * bounded number of pages at a time.
+ * bounded number of pages at a time. Each arena is gone through twice: which pages continue which
+ * (drop.h), then what each chunk has, of which that decides what may be dropped.
  */
 #pragma once
 
@@ -11,8 +12,8 @@
 struct arena;
 struct hosting;
 
-/* Rows of one survey: 128 GiB in the smallest chunks. A device with more is surveyed in parts, each
- * going on where the last one ended. */
+/* Rows of one survey: 128 GiB in the smallest chunks. Each begins with the first arena: of a device
+ * with more chunks those beyond are not seen as long as the ones before them stay. */
 #define SURVEY_ROWS 65536
 
 struct survey_row {
@@ -21,9 +22,10 @@ struct survey_row {
 };
 
 struct survey {
-    struct arena *at; /* where it goes on; NULL: at the first arena */
-    uint32_t index;   /* … and at which chunk */
-    uint32_t passed;  /* arenas and chunks still to be seen before it is complete */
+    struct arena *at;        /* where it goes on; NULL: at the first arena */
+    uint32_t index;          /* … and at which chunk */
+    bool counted;            /* of its pages is known which continue which: rows are made */
+    struct drop_page *order; /* … else as far as they have been counted */
     bool running;
     size_t count, room;
     struct reclaim_chunk *chunks;

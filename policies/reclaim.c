@@ -420,8 +420,10 @@ size_t reclaim_plan(const struct reclaim_request *request, const struct reclaim_
     if (!givers || !order || !candidates)
         return 0;
     givers_fill(&plan, candidates, chunk_count);
-    for (enum stage stage = 0; stage < STAGE_MAX && !plan_ends(&plan); stage++)
-        plan_stage(&plan, stage);
+    for (enum stage stage = 0; stage < STAGE_MAX && !plan_ends(&plan); stage++) {
+        if (!request->empty_only || stage == STAGE_EMPTY)
+            plan_stage(&plan, stage);
+    }
     *ret_planned = plan.planned;
     *ret_shortfall = plan_shortfall(&plan);
     return plan.step_count;

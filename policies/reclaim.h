@@ -56,6 +56,7 @@ struct reclaim_request {
                              beneficiary, its own MemoryMax asks: it is not protected from itself */
     uint64_t wanted;   /* what the request needs in all, of which `bytes` are missing; 0: as much */
     bool whole_device; /* an operator empties the device: not even MemoryMin protects */
+    bool empty_only;   /* nobody is there to copy pages: only chunks without any */
 };
 
 enum reclaim_reason {

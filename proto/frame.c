@@ -75,6 +75,7 @@ static int message_refuse(ProtobufCMessage *message)
 static bool client_event(const Gmb__ClientMessage *message)
 {
     return message->body_case == GMB__CLIENT_MESSAGE__BODY_ARENA_MAPPED ||
+           message->body_case == GMB__CLIENT_MESSAGE__BODY_ARENA_READY ||
            message->body_case == GMB__CLIENT_MESSAGE__BODY_PAGE_WANT;
 }
 
@@ -106,6 +107,12 @@ static bool grant_valid(const Gmb__Grant *grant)
     return end <= grant->total_chunks && grant->total_chunks <= LIMIT_LEASE_CHUNKS;
 }
 
+bool frame_broker_foreign(const Gmb__BrokerMessage *message)
+{
+    return message->body_case == GMB__BROKER_MESSAGE__BODY__NOT_SET && message->id == 0 &&
+           message->base.n_unknown_fields > 0;
+}
+
 int frame_decode_broker(const uint8_t *bytes, size_t size, Gmb__BrokerMessage **ret)
 {
     ProtobufCMessage *base;
@@ -116,7 +123,7 @@ int frame_decode_broker(const uint8_t *bytes, size_t size, Gmb__BrokerMessage **
     if (r < 0)
         return r;
     message = (Gmb__BrokerMessage *) base;
-    if (message->body_case == GMB__BROKER_MESSAGE__BODY__NOT_SET)
+    if (message->body_case == GMB__BROKER_MESSAGE__BODY__NOT_SET && !frame_broker_foreign(message))
         return message_refuse(base);
     if (message->body_case == GMB__BROKER_MESSAGE__BODY_GRANT && !grant_valid(message->grant))
         return message_refuse(base);
@@ -192,6 +199,9 @@ size_t frame_broker_fds(const Gmb__BrokerMessage *message)
 {
     if (message->body_case == GMB__BROKER_MESSAGE__BODY_ARENA_CREATED)
         return 2;
+    if (message->body_case == GMB__BROKER_MESSAGE__BODY_WELCOME ||
+        message->body_case == GMB__BROKER_MESSAGE__BODY_PRESSURE_WATCHING)
+        return 1;
     return message->body_case == GMB__BROKER_MESSAGE__BODY_GRANT ? message->grant->n_chunks : 0;
 }
 

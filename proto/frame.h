@@ -38,8 +38,15 @@ int frame_decode_reply(const uint8_t *bytes, size_t size, Gmb__ControlReply **re
 int frame_decode_mover(const uint8_t *bytes, size_t size, Gmb__MoverMessage **ret) _must_check_;
 
 /*
+ * An event whose body this version doesn't know: id 0, no body, a field without a name. Its
+ * receiver ignores it, with any fds that came along. A reply without a known body is refused when
+ * it is decoded, as is whatever a client sends.
+ */
+bool frame_broker_foreign(const Gmb__BrokerMessage *message);
+
+/*
  * Number of fds that must come with the message: the chunks of a Grant; page table and eventfd of
- * an ArenaCreated; else none.
+ * an ArenaCreated; the status page of a Welcome; the eventfd of a PressureWatching; else none.
  */
 size_t frame_broker_fds(const Gmb__BrokerMessage *message);
 /* The same: the tier of a MoverHello, the chunks of a MoverJob that bring one, else none. */

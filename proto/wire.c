@@ -12,8 +12,8 @@
 #include "base/macro.h"
 #include "base/uuid.h"
 
-/* ControlReply → TenantPage → TenantStatus → TenantDevice. */
-#define WIRE_DEPTH_MAX 4
+/* ControlReply → PressurePage → TenantPressure → TenantDevicePressure → Stall. */
+#define WIRE_DEPTH_MAX 5
 /* More than the largest message has. */
 #define WIRE_FIELDS_MAX 32
 /* Assignments of one TenantSet: each key once for each of the devices, and room. */

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <time.h>
 
 #include "client/ctl/json.h"
 
@@ -11,21 +12,45 @@ static int shown(int r, struct outcome *outcome)
     return r < 0 ? outcome_set_errno(outcome, r, "the answer can't be shown") : 0;
 }
 
-static int status_run(const struct options *options, struct conn *conn, const struct view *view,
-    struct outcome *outcome)
+static int status_ask(struct conn *conn, Gmb__ControlReply **ret, struct outcome *outcome)
 {
     Gmb__ControlRequest request = GMB__CONTROL_REQUEST__INIT;
     Gmb__StatusGet get = GMB__STATUS_GET__INIT;
-    Gmb__ControlReply *reply;
-    int r;
 
     request.body_case = GMB__CONTROL_REQUEST__BODY_STATUS_GET;
     request.status_get = &get;
-    r = control_ask(conn, &request, GMB__CONTROL_REPLY__BODY_STATUS, &reply, outcome);
+    return control_ask(conn, &request, GMB__CONTROL_REPLY__BODY_STATUS, ret, outcome);
+}
+
+static int status_run(const struct options *options, struct conn *conn, const struct view *view,
+    struct outcome *outcome)
+{
+    Gmb__ControlReply *reply;
+    int r = status_ask(conn, &reply, outcome);
+
     if (r < 0)
         return r;
     r = options->json ? json_print_consume(json_from_message(&reply->status->base), view->to)
                       : view_status(view, reply->status);
+    frame_message_free(&reply->base);
+    return shown(r, outcome);
+}
+
+/* Three questions: a figure may be a moment older than another. */
+static int metrics_run(struct conn *conn, const struct view *view, struct outcome *outcome)
+{
+    _cleanup_(listing_free) struct listing tenants = {0};
+    _cleanup_(listing_free) struct listing pressures = {0};
+    Gmb__ControlReply *reply;
+    int r = control_list(conn, GMB__CONTROL_REQUEST__BODY_TENANTS_GET, &tenants, outcome);
+
+    if (r == 0)
+        r = control_list(conn, GMB__CONTROL_REQUEST__BODY_PRESSURE_GET, &pressures, outcome);
+    if (r == 0)
+        r = status_ask(conn, &reply, outcome);
+    if (r < 0)
+        return r;
+    r = view_metrics(view, reply->status, &tenants, &pressures);
     frame_message_free(&reply->base);
     return shown(r, outcome);
 }
@@ -43,6 +68,45 @@ static int list_run(const struct options *options, struct conn *conn,
             ? json_print_consume(json_from_messages(listing.items, listing.count), view->to)
             : show(view, &listing);
     return shown(r, outcome);
+}
+
+static json_t *pressure_json(const struct listing *listing)
+{
+    const Gmb__PressurePage *first = listing->replies[0]->pressure_page;
+
+    return json_pack("{s:o, s:o}", "devices",
+        json_from_messages((ProtobufCMessage *const *) first->devices, first->n_devices), "tenants",
+        json_from_messages(listing->items, listing->count));
+}
+
+static int pressure_show(const struct options *options, struct conn *conn, const struct view *view,
+    struct outcome *outcome)
+{
+    _cleanup_(listing_free) struct listing listing;
+    int r = control_list(conn, GMB__CONTROL_REQUEST__BODY_PRESSURE_GET, &listing, outcome);
+
+    if (r < 0)
+        return r;
+    r = options->json ? json_print_consume(pressure_json(&listing), view->to)
+                      : view_pressure(view, &listing);
+    return shown(r, outcome);
+}
+
+static int pressure_run(const struct options *options, struct conn *conn, const struct view *view,
+    struct outcome *outcome)
+{
+    const struct timespec pause = {.tv_sec = 1};
+    int r = pressure_show(options, conn, view, outcome);
+
+    while (r == 0 && options->watch) {
+        if (fflush(view->to) != 0)
+            return shown(-EIO, outcome);
+        (void) nanosleep(&pause, NULL);
+        if (!options->json)
+            (void) fputc('\n', view->to);
+        r = pressure_show(options, conn, view, outcome);
+    }
+    return r;
 }
 
 /* Cuts each `Key=Value` in two; `keys` are its copies, to be freed. */
@@ -202,6 +266,10 @@ int command_run(const struct options *options, struct conn *conn, const struct v
         return move_run(options, conn, view, outcome);
     case COMMAND_DRAIN:
         return drain_run(options, conn, view, outcome);
+    case COMMAND_PRESSURE:
+        return pressure_run(options, conn, view, outcome);
+    case COMMAND_METRICS:
+        return metrics_run(conn, view, outcome);
     case COMMAND_MAX:
         break;
     }

@@ -117,6 +117,11 @@ static void page_take(const Gmb__ControlReply *reply, struct page *ret)
 
         *ret = (struct page){(ProtobufCMessage **) page->leases, page->n_leases, page->last,
             page->n_leases > 0 ? page->leases[page->n_leases - 1]->id : 0, NULL};
+    } else if (reply->body_case == GMB__CONTROL_REPLY__BODY_PRESSURE_PAGE) {
+        const Gmb__PressurePage *page = reply->pressure_page;
+
+        *ret = (struct page){(ProtobufCMessage **) page->tenants, page->n_tenants, page->last, 0,
+            page->n_tenants > 0 ? page->tenants[page->n_tenants - 1]->name : NULL};
     }
 }
 
@@ -126,10 +131,18 @@ static int page_ask(struct conn *conn, Gmb__ControlRequest__BodyCase kind,
     Gmb__ControlRequest request = GMB__CONTROL_REQUEST__INIT;
     Gmb__ClientsGet clients = GMB__CLIENTS_GET__INIT;
     Gmb__LeasesGet leases = GMB__LEASES_GET__INIT;
+    Gmb__PressureGet pressure;
     Gmb__TenantsGet tenants;
 
     gmb__tenants_get__init(&tenants);
+    gmb__pressure_get__init(&pressure);
     request.body_case = kind;
+    if (kind == GMB__CONTROL_REQUEST__BODY_PRESSURE_GET) {
+        if (before->after_name != NULL)
+            pressure.after = (char *) (uintptr_t) before->after_name;
+        request.pressure_get = &pressure;
+        return control_ask(conn, &request, GMB__CONTROL_REPLY__BODY_PRESSURE_PAGE, ret, outcome);
+    }
     if (kind == GMB__CONTROL_REQUEST__BODY_TENANTS_GET) {
         if (before->after_name != NULL)
             tenants.after = (char *) (uintptr_t) before->after_name;

@@ -18,10 +18,11 @@ int control_ask(struct conn *conn, Gmb__ControlRequest *request,
 struct listing {
     size_t reply_count, count;
     Gmb__ControlReply **replies;
-    ProtobufCMessage **items; /* TenantStatus, ClientStatus or LeaseStatus */
+    ProtobufCMessage **items; /* TenantStatus, ClientStatus, LeaseStatus or TenantPressure */
 };
 
-/* `kind` is TENANTS_GET, CLIENTS_GET or LEASES_GET. Ended with listing_free(), on failure too. */
+/* `kind` is TENANTS_GET, CLIENTS_GET, LEASES_GET or PRESSURE_GET, of which the first reply has the
+ * devices. Ended with listing_free(), on failure too. */
 int control_list(struct conn *conn, Gmb__ControlRequest__BodyCase kind, struct listing *ret,
     struct outcome *outcome);
 void listing_free(struct listing *listing);

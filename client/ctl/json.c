@@ -48,12 +48,30 @@ static json_t *json_from_unsigned(uint64_t value, uint64_t none)
     return value == none || value > INT64_MAX ? json_null() : json_integer((json_int_t) value);
 }
 
-/* PURPOSE_WORKSPACE of the enum Purpose is `workspace`. */
+/* What the names of an enum's values have in common, up to a `_`. */
+static size_t enum_prefix(const ProtobufCEnumDescriptor *descriptor)
+{
+    const char *first = descriptor->values[0].name;
+    size_t common = descriptor->n_values > 1 ? strlen(first) : 0;
+
+    for (unsigned i = 1; i < descriptor->n_values; i++) {
+        size_t k = 0;
+
+        while (k < common && descriptor->values[i].name[k] == first[k])
+            k++;
+        common = k;
+    }
+    while (common > 0 && first[common - 1] != '_')
+        common--;
+    return common;
+}
+
+/* PURPOSE_WORKSPACE beside PURPOSE_ARENA is `workspace`. */
 static json_t *json_from_enum(const ProtobufCFieldDescriptor *field, int value)
 {
     const ProtobufCEnumDescriptor *descriptor = field->descriptor;
     const ProtobufCEnumValue *known = protobuf_c_enum_descriptor_get_value(descriptor, value);
-    size_t prefix = strlen(descriptor->short_name) + 1, length = 0;
+    size_t prefix = enum_prefix(descriptor), length = 0;
     char name[LIMIT_NAME_BYTES];
 
     if (known == NULL || strlen(known->name) <= prefix)

@@ -28,6 +28,8 @@ static const char *const command_names[] = {
     [COMMAND_RECLAIM] = "reclaim",
     [COMMAND_EVICT] = "evict",
     [COMMAND_DRAIN] = "drain",
+    [COMMAND_PRESSURE] = "pressure",
+    [COMMAND_METRICS] = "metrics",
 };
 _Static_assert(ARRAY_SIZE(command_names) == COMMAND_MAX, "a name for each command");
 
@@ -38,6 +40,7 @@ enum option_code {
     OPTION_REVISION,
     OPTION_DRY_RUN,
     OPTION_UNDO,
+    OPTION_WATCH,
     OPTION_VERSION,
 };
 
@@ -48,6 +51,7 @@ static const struct option long_options[] = {
     {"revision", required_argument, NULL, OPTION_REVISION},
     {"dry-run", no_argument, NULL, OPTION_DRY_RUN},
     {"undo", no_argument, NULL, OPTION_UNDO},
+    {"watch", no_argument, NULL, OPTION_WATCH},
     {"version", no_argument, NULL, OPTION_VERSION},
     {"help", no_argument, NULL, 'h'},
     {NULL, 0, NULL, 0},
@@ -65,6 +69,8 @@ static void help(void)
         "  clients                   connected processes\n"
         "  leases                    who holds what\n"
         "  set TENANT KEY=VALUE...   change limits, all of them or none\n"
+        "  pressure                  levels, stall, what tenants were asked and did\n"
+        "  metrics                   figures as text for a collector (OpenMetrics)\n"
         "  reload                    read the configuration files again\n"
         "  reclaim TENANT SIZE       make room for a tenant out of others' arenas\n"
         "  evict TENANT SIZE         move so much of a tenant's arenas to the host tier\n"
@@ -78,10 +84,11 @@ static void help(void)
         "                            reclaim, evict: there; the first device otherwise\n"
         "  --dry-run                 reclaim, evict: only show what would be taken\n"
         "  --undo                    drain: take the device back to use\n"
+        "  --watch                   pressure: again each second, until interrupted\n"
         "  --version, --help\n"
         "\n"
         "Keys: MemoryMin MemoryLow MemoryHigh MemoryMax Priority Weight ClientsMax LeasesMax\n"
-        "HostMax QuantizedTier\n"
+        "HostMax QuantizedTier DegradeLow DegradeMedium DegradeCritical\n"
         "Exit status: 0 done, 1 refused, 2 usage, 3 broker not reachable, 4 the revision is\n"
         "another one. gmbctl(1) has examples.\n",
         stdout);
@@ -141,6 +148,9 @@ static int option_apply(int code, struct options *options, enum exit_status *ret
         return 0;
     case OPTION_UNDO:
         options->undo = true;
+        return 0;
+    case OPTION_WATCH:
+        options->watch = true;
         return 0;
     case OPTION_VERSION:
         (void) puts("gmbctl " GMBCTL_VERSION);
@@ -232,6 +242,10 @@ static int command_parse(
     if (i == COMMAND_MAX)
         return usage_error(ret_status, "there is no command %s", word(shown, words[0]));
     options->command = (enum command) i;
+    if (options->watch && options->command != COMMAND_PRESSURE)
+        return usage_error(ret_status, "--watch is for pressure");
+    if (options->json && options->command == COMMAND_METRICS)
+        return usage_error(ret_status, "metrics has a form of its own: no --json");
     if (options->command == COMMAND_RECLAIM || options->command == COMMAND_EVICT)
         return move_parse(count - 1, words + 1, options, ret_status);
     if (options->command == COMMAND_DRAIN)

@@ -23,6 +23,8 @@ enum command {
     COMMAND_RECLAIM,
     COMMAND_EVICT,
     COMMAND_DRAIN,
+    COMMAND_PRESSURE,
+    COMMAND_METRICS,
     COMMAND_MAX
 };
 
@@ -39,6 +41,7 @@ struct options {
     size_t assignment_count;
     uint64_t bytes; /* RECLAIM, EVICT */
     bool dry_run, undo;
+    bool watch; /* PRESSURE: again and again */
 };
 
 /* 0: run. Else the program is to end with *ret_status; what is wrong, or asked for, was said. */

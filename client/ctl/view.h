@@ -14,6 +14,11 @@ int view_status(const struct view *view, const Gmb__Status *status) _must_check_
 int view_tenants(const struct view *view, const struct listing *tenants) _must_check_;
 int view_clients(const struct view *view, const struct listing *clients) _must_check_;
 int view_leases(const struct view *view, const struct listing *leases) _must_check_;
+/* Of PRESSURE_GET. */
+int view_pressure(const struct view *view, const struct listing *pressures) _must_check_;
+/* All of it, for a collector: OpenMetrics text. */
+int view_metrics(const struct view *view, const Gmb__Status *status, const struct listing *tenants,
+    const struct listing *pressures) _must_check_;
 int view_changed(
     const struct view *view, const char *tenant, const Gmb__TenantChanged *changed) _must_check_;
 int view_plan(const struct view *view, const Gmb__ReclaimPlan *plan, uint64_t asked_bytes,

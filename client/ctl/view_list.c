@@ -13,7 +13,7 @@ static const char *const tenant_headings[] = {"<TENANT", "<DEVICE", "USED", "LEA
 static const char *const client_headings[] = {
     "ID", "<TENANT", "PID", "UID", "<PROGRAM", "<UNIT", "LEASES", "LEASED", "WAITING", "<STATE"};
 static const char *const lease_headings[] = {
-    "ID", "CLIENT", "<TENANT", "<DEVICE", "SIZE", "CHUNKS", "CHUNK", "AGE", "<LABEL"};
+    "ID", "CLIENT", "HOLDERS", "<TENANT", "<DEVICE", "SIZE", "CHUNKS", "CHUNK", "AGE", "<LABEL"};
 
 /* The first group of the UUID tells devices of one node apart; status has the whole. */
 static void device_cell(struct table *table, const ProtobufCBinaryData *data, bool mig)
@@ -111,6 +111,7 @@ static void lease_add(struct table *table, const Gmb__LeaseStatus *lease)
 
     table_cell(table, STYLE_PLAIN, "%" PRIu64, lease->id);
     table_cell(table, STYLE_PLAIN, "%" PRIu64, lease->client);
+    table_cell(table, STYLE_PLAIN, "%u", lease->holders);
     table_cell(table, STYLE_PLAIN, "%s", lease->tenant);
     device_cell(table, &lease->device, lease->mig);
     table_size(table, STYLE_PLAIN, lease->bytes);

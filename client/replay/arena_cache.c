@@ -30,7 +30,7 @@ static struct arena_request *next_due(struct arena_worker *worker)
         due_ns = MIN(due_ns, now_ns + NSEC_PER_SEC);
         until = (struct timespec){
             .tv_sec = (time_t) (due_ns / NSEC_PER_SEC), .tv_nsec = (long) (due_ns % NSEC_PER_SEC)};
-        (void) pthread_cond_timedwait(&worker->changed, &worker->lock, &until);
+        (void) pthread_cond_timedwait(&worker->cache_changed, &worker->lock, &until);
     }
     if (request != NULL)
         list_remove(&request->link);

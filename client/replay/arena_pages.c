@@ -12,6 +12,9 @@
 
 /* A blocking call of the library returns within this, so that a worker that is to stop does. */
 #define SLICE_NS (2 * NSEC_PER_SEC)
+/* For so long pages that have come back are held while others have not. Requests that all hold a
+ * part and wait for the rest would wait for each other for ever: none keeps it longer. */
+#define HOLD_NS (5 * NSEC_PER_SEC)
 
 int pages_init(struct pages *pages, struct arena_worker *worker, uint64_t request, size_t room)
 {
@@ -176,11 +179,15 @@ enum pages_outcome pages_take(struct pages *pages, size_t count, uint64_t wait_n
 
 enum pages_outcome pages_pin(struct pages *pages, uint64_t wait_ns)
 {
+    uint64_t now_ns = clock_now(&clock_monotonic), until_ns = add_saturate(now_ns, wait_ns);
     enum pages_outcome outcome;
 
     if (pages->pinned || pages->count == 0)
         return PAGES_OK;
-    outcome = pin(pages, 0, pages->count, wait_ns);
+    do {
+        outcome = pin(pages, 0, pages->count, MIN(until_ns - now_ns, HOLD_NS));
+        now_ns = clock_now(&clock_monotonic);
+    } while (outcome == PAGES_SHORT && now_ns < until_ns);
     pages->pinned = outcome == PAGES_OK;
     return outcome;
 }

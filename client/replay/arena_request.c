@@ -4,18 +4,15 @@
  *
  * A request that waits long for its next page is swapped out: it unpins what it has, which may go
  * to the host then, and waits until all of it can come back with one page more.
- *
- * Of the requests of a worker that wait for memory one at a time asks for it, those that were
- * swapped out before those that arrive: if all did, each would get a part and none enough. Engines
- * schedule alike.
  */
-#include "client/replay/arena_request.h"
+#include "client/replay/arena_admit.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <sys/eventfd.h>
 
 #include "base/clock.h"
+#include "client/replay/arena_obey.h"
 
 /* One exchange with a broker that has the memory. */
 #define AT_ONCE_NS (20 * NSEC_PER_MSEC)
@@ -29,107 +26,39 @@ static void set_phase(struct arena_request *request, enum phase phase)
     stats_phase(request->worker->stats, request->stats, phase);
 }
 
-static void wait_begin(struct arena_request *request, enum phase phase)
-{
-    atomic_store(&request->stats->waited, true);
-    set_phase(request, phase);
-}
-
-static void waited(struct arena_request *request, uint64_t since_ns)
-{
-    atomic_fetch_add(&request->stats->waited_ns, clock_now(&clock_monotonic) - since_ns);
-}
-
-/* Its turn to ask: the first of its queue, and nobody in the one before. */
-static bool may_ask(const struct arena_request *request, bool swapped)
-{
-    struct arena_worker *worker = request->worker;
-
-    if (swapped)
-        return list_first(&worker->swapped, struct arena_request, waiting) == request;
-    return list_empty(&worker->swapped) &&
-           list_first(&worker->waiting, struct arena_request, waiting) == request;
-}
-
-/* Waits for its turn until then. False when the time is over or the worker is to stop; leave in any
- * case. */
-static bool turn_enter(struct arena_request *request, bool swapped, uint64_t until_ns)
-{
-    struct arena_worker *worker = request->worker;
-    const struct timespec until = {
-        .tv_sec = (time_t) (until_ns / NSEC_PER_SEC), .tv_nsec = (long) (until_ns % NSEC_PER_SEC)};
-    bool mine;
-    int r = 0;
-
-    (void) pthread_mutex_lock(&worker->lock);
-    list_append(swapped ? &worker->swapped : &worker->waiting, &request->waiting);
-    while (!(mine = may_ask(request, swapped)) && r == 0 && !atomic_load(&worker->stopping))
-        r = pthread_cond_timedwait(&worker->changed, &worker->lock, &until);
-    (void) pthread_mutex_unlock(&worker->lock);
-    return mine && !atomic_load(&worker->stopping);
-}
-
-static void turn_leave(struct arena_request *request)
-{
-    struct arena_worker *worker = request->worker;
-
-    (void) pthread_mutex_lock(&worker->lock);
-    list_remove(&request->waiting);
-    (void) pthread_cond_broadcast(&worker->changed);
-    (void) pthread_mutex_unlock(&worker->lock);
-}
-
 static uint64_t left_ns(uint64_t until_ns)
 {
     return sub_saturate(until_ns, clock_now(&clock_monotonic));
 }
 
-/* Whether its tenant stays within its guarantee with so many pages more. */
-static void entitlement_check(struct arena_request *request, size_t count)
-{
-    const struct worker_params *params = request->worker->params;
-    uint64_t held =
-        atomic_load(&params->stats->tenants[params->index % params->stats->tenant_count].now);
+/* ---- tokens ---- */
 
-    if (held + count * request->worker->pages.chunk_bytes > params->memory_min_bytes)
-        atomic_store(&request->stats->entitled, false);
+size_t arena_request_pages(const struct arena_worker *worker, uint64_t tokens, unsigned density)
+{
+    const struct model model = model_denser(&worker->pages, density);
+
+    return (size_t) model_chunks(&model, tokens);
 }
 
-static enum pages_outcome end_refused(struct arena_request *request)
+uint64_t arena_request_bytes(const struct arena_worker *worker, uint64_t tokens)
 {
-    (void) snprintf(request->stats->limit, sizeof(request->stats->limit), "%s", gmb_error_limit());
-    pages_drop(&request->pages);
-    set_phase(request, PHASE_REFUSED);
-    return PAGES_REFUSED;
+    return model_token_bytes(&worker->pages, tokens) / worker->pages.scale;
 }
 
-/* The pages of the prompt. */
-static enum pages_outcome admit(struct arena_request *request)
+void arena_request_store(struct arena_request *request, uint64_t tokens)
 {
     struct arena_worker *worker = request->worker;
-    size_t count = (size_t) model_chunks(&worker->pages, request->trace->context_tokens);
-    enum pages_outcome outcome;
-    uint64_t begin_ns, until_ns;
+    const struct model model = model_denser(&worker->pages, request->density);
+    uint64_t plain = model_token_bytes(&worker->pages, tokens);
+    uint64_t bytes = model_token_bytes(&model, tokens);
 
-    atomic_store(&request->stats->entitled, worker->params->memory_min_bytes > 0);
-    entitlement_check(request, count);
-    set_phase(request, PHASE_ASKING);
-    outcome = pages_take(&request->pages, count, AT_ONCE_NS);
-    if (outcome == PAGES_SHORT) {
-        begin_ns = clock_now(&clock_monotonic);
-        until_ns = add_saturate(begin_ns, worker->params->wait_ns);
-        wait_begin(request, PHASE_WAITING);
-        if (turn_enter(request, false, until_ns))
-            outcome = pages_take(&request->pages, count, left_ns(until_ns));
-        turn_leave(request);
-        waited(request, begin_ns);
-    }
-    if (atomic_load(&worker->stopping))
-        return PAGES_FAILED;
-    if (outcome == PAGES_SHORT || outcome == PAGES_REFUSED)
-        return end_refused(request);
-    return outcome;
+    request->stored += bytes;
+    if (request->density > 1)
+        arena_obey_count(
+            worker, GMB_DEGRADE_QUANTIZE_KV, tokens, (plain - bytes) / worker->pages.scale);
 }
+
+/* ---- growing ---- */
 
 /* Its turn: all that it had comes back, with one page more. What was dropped is computed again. */
 static enum pages_outcome come_back(struct arena_request *request, size_t wanted, uint64_t until_ns)
@@ -163,15 +92,15 @@ static enum pages_outcome swap(struct arena_request *request)
 
     pages_unpin(&request->pages);
     atomic_fetch_add(&request->stats->preempted, 1);
-    wait_begin(request, PHASE_WAITING);
-    if (turn_enter(request, true, until_ns))
+    arena_wait_begin(request, PHASE_WAITING);
+    if (arena_turn_enter(request, until_ns))
         outcome = come_back(request, wanted, until_ns);
     else if (atomic_load(&request->worker->stopping))
         outcome = PAGES_FAILED;
-    turn_leave(request);
-    waited(request, begin_ns);
+    arena_turn_leave(request);
+    arena_wait_end(request, begin_ns);
     if (outcome == PAGES_SHORT || outcome == PAGES_REFUSED)
-        return end_refused(request);
+        return arena_end_refused(request, gmb_error_limit());
     if (outcome == PAGES_OK)
         set_phase(request, PHASE_PREFILL);
     return outcome;
@@ -184,31 +113,37 @@ static enum pages_outcome grow(struct arena_request *request)
     uint64_t begin_ns = clock_now(&clock_monotonic);
     enum pages_outcome outcome;
 
-    entitlement_check(request, 1);
+    arena_check_entitled(request, 1);
     set_phase(request, PHASE_GROWING);
     outcome = pages_take(&request->pages, 1, AT_ONCE_NS);
     if (outcome == PAGES_SHORT) {
-        wait_begin(request, PHASE_STALLED);
+        arena_wait_begin(request, PHASE_STALLED);
         outcome =
             pages_take(&request->pages, 1, MAX(arena_compress(worker, STALL_NS), STALL_MIN_NS));
-        waited(request, begin_ns);
+        arena_wait_end(request, begin_ns);
     }
     if (outcome == PAGES_SHORT)
         outcome = swap(request);
     else if (outcome == PAGES_REFUSED)
-        return end_refused(request);
+        return arena_end_refused(request, gmb_error_limit());
     if (outcome == PAGES_OK)
         set_phase(request, PHASE_DECODE);
     return outcome;
 }
 
-/* Tokens that can be generated with its pages. */
-static uint64_t tokens_with_pages(const struct arena_request *request)
+/* Tokens that will have been generated when its pages are full, at the density of this moment. */
+static uint64_t tokens_with_pages(struct arena_request *request)
 {
-    uint64_t past = model_tokens_past(&request->worker->pages, request->pages.count);
-    uint64_t room = sub_saturate(past, request->trace->context_tokens + 1);
+    struct arena_worker *worker = request->worker;
+    struct model model;
+    uint64_t room;
 
-    return MIN(room, request->trace->generated_tokens);
+    (void) pthread_mutex_lock(&worker->lock);
+    request->density = worker->ladder.density;
+    (void) pthread_mutex_unlock(&worker->lock);
+    model = model_denser(&worker->pages, request->density);
+    room = model_tokens_within(&model, request->pages.count, request->stored);
+    return MIN(add_saturate(request->generated, room), request->trace->generated_tokens);
 }
 
 static enum pages_outcome generate(struct arena_request *request)
@@ -219,8 +154,8 @@ static enum pages_outcome generate(struct arena_request *request)
     enum pages_outcome outcome;
 
     set_phase(request, PHASE_PREFILL);
-    if (!arena_nap(worker, now_ns + arena_compress(worker,
-                                        model_prefill_ns(model, request->trace->context_tokens))))
+    if (!arena_nap(worker,
+            now_ns + arena_compress(worker, model_prefill_ns(model, request->context_tokens))))
         return PAGES_FAILED;
     set_phase(request, PHASE_DECODE);
     for (;;) {
@@ -229,6 +164,7 @@ static enum pages_outcome generate(struct arena_request *request)
         if (!arena_nap(worker, now_ns + arena_compress(worker,
                                             model_decode_ns(model, tokens - request->generated))))
             return PAGES_FAILED;
+        arena_request_store(request, tokens - request->generated);
         request->generated = tokens;
         if (tokens == request->trace->generated_tokens)
             return PAGES_OK;
@@ -257,9 +193,11 @@ static void *request_main(void *user)
     if (device_enter(worker->device, &error) < 0)
         arena_fail(worker, "cannot use the device: %s", error.text);
     else
-        outcome = admit(request);
-    if (outcome == PAGES_OK)
+        outcome = arena_admit(request);
+    if (outcome == PAGES_OK) {
         outcome = generate(request);
+        arena_admit_leave(request);
+    }
     if (outcome == PAGES_OK && pages_check(&request->pages)) {
         keep(request);
     } else if (outcome != PAGES_REFUSED) {
@@ -278,6 +216,7 @@ struct arena_request *arena_request_free(struct arena_request *request)
 {
     if (request) {
         pages_done(&request->pages);
+        (void) pthread_cond_destroy(&request->turn);
         free(request);
     }
     return NULL;
@@ -308,7 +247,14 @@ int arena_request_begin(struct arena_worker *worker, uint64_t index)
     request->worker = worker;
     request->trace = &params->trace->requests[index];
     request->stats = &params->stats->requests[index];
+    request->priority = worker_request_priority(params, index);
+    request->density = 1;
     list_init(&request->waiting);
+    r = arena_condition_init(&request->turn);
+    if (r < 0) {
+        free(request);
+        return r;
+    }
     r = pages_init(&request->pages, worker, index,
         (size_t) model_request_chunks(&worker->pages, request->trace));
     if (r < 0) {

@@ -5,21 +5,34 @@
 
 struct arena_request {
     struct list link;    /* worker->live, then worker->cached */
-    struct list waiting; /* worker->swapped or worker->waiting */
+    struct list waiting; /* worker->gate, ->swapped or ->waiting; there it waits on … */
+    pthread_cond_t turn;
     struct arena_worker *worker;
     const struct trace_request *trace;
     struct stats_request *stats;
     pthread_t thread;
     bool ended; /* by the thread's last act, under the lock: it can be joined */
     struct pages pages;
-    uint64_t generated; /* tokens whose KV exists */
-    uint64_t reread_ns; /* when its pages are read again, once it is cached */
+    uint32_t priority;
+    bool delayed[LADDER_STEPS]; /* it waited at the gate for that step */
+    unsigned density;           /* tokens in the place of one, of those that come next */
+    uint64_t context_tokens;    /* of the prompt, as far as it is read */
+    uint64_t generated;         /* tokens whose KV exists */
+    uint64_t stored;            /* bytes of all its tokens, before scaling */
+    uint64_t reread_ns;         /* when its pages are read again, once it is cached */
 };
 
 /* Starts its life, in a thread of its own. -errno: nothing was started. */
 int arena_request_begin(struct arena_worker *worker, uint64_t index) _must_check_;
 /* Accepts NULL; returns NULL. The thread has been joined, the pages are gone. */
 struct arena_request *arena_request_free(struct arena_request *request);
+
+/* Pages for the KV of so many tokens, with `density` tokens in the place of one. */
+size_t arena_request_pages(const struct arena_worker *worker, uint64_t tokens, unsigned density);
+/* Bytes of such tokens on the device, at density 1. */
+uint64_t arena_request_bytes(const struct arena_worker *worker, uint64_t tokens);
+/* Tokens more are in its pages, at the request's density. */
+void arena_request_store(struct arena_request *request, uint64_t tokens);
 
 /* The thread that reads finished requests' pages again when their time has come. Takes the worker;
  * returns NULL, once no request is cached and none comes any more. */

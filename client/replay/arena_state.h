@@ -8,6 +8,7 @@
 #include "client/gmb.h"
 #include "client/replay/arena_worker.h"
 #include "client/replay/device.h"
+#include "client/replay/ladder.h"
 
 struct arena_worker {
     const struct worker_params *params;
@@ -21,13 +22,19 @@ struct arena_worker {
     struct device *device;
 
     pthread_mutex_t lock; /* of what follows */
-    pthread_cond_t changed;
+    /* Thousands of requests may wait at once: each wakes up for what concerns it alone. */
+    pthread_cond_t ending;        /* for naps: the worker is to stop */
+    pthread_cond_t cache_changed; /* for the thread that reads pages again */
     struct list live;             /* requests whose thread runs, or is to be joined */
+    struct list gate;             /* requests that wait for their place in the batch */
     struct list swapped, waiting; /* requests that wait for memory, the first first */
+    uint32_t running;             /* requests that have passed the gate and not ended */
+    struct ladder ladder;         /* what the tenant's advice asks for */
     struct list cached; /* finished requests' pages, those that are read again first in front */
     size_t unfinished;  /* requests whose thread runs */
     bool last_arrived;  /* no request comes any more: what is cached is due at once */
     bool failed;
+    bool obeys;            /* it subscribed to advice; set before the first request */
     _Atomic bool stopping; /* by SIGTERM or after a failure */
     int wake_fd;           /* eventfd: a request has ended, or the worker is to stop */
 };
@@ -36,6 +43,8 @@ struct arena_worker {
 void arena_fail(struct arena_worker *worker, const char *format, ...) _printf_(2, 3);
 /* Threads that nap and the main one look up. Any thread. */
 void arena_stop(struct arena_worker *worker);
+/* A condition whose deadlines are CLOCK_MONOTONIC's. -errno. */
+int arena_condition_init(pthread_cond_t *condition);
 /* Sleeps until then; false when the worker is to stop. */
 bool arena_nap(struct arena_worker *worker, uint64_t until_ns);
 /* Real time of a duration of the trace. */

@@ -16,16 +16,24 @@
 #include <sys/signalfd.h>
 
 #include "base/clock.h"
-#include "client/replay/arena_request.h"
+#include "client/replay/arena_admit.h"
+#include "client/replay/arena_obey.h"
 
 /* Pages of all requests of a worker at once, as address space: a page costs 64 bytes of table. */
 #define PAGES_MAX (UINT64_C(1) << 18)
+
+/* What the library waits by itself before it gives an empty chunk back, in the trace's time; in
+ * real time at least what makes a look after it worthwhile. */
+#define IDLE_NS NSEC_PER_SEC
+#define IDLE_MIN_NS (20 * NSEC_PER_MSEC)
 
 void arena_stop(struct arena_worker *worker)
 {
     (void) pthread_mutex_lock(&worker->lock);
     atomic_store(&worker->stopping, true);
-    (void) pthread_cond_broadcast(&worker->changed);
+    (void) pthread_cond_broadcast(&worker->ending);
+    (void) pthread_cond_signal(&worker->cache_changed);
+    arena_turns_wake_all(worker);
     (void) pthread_mutex_unlock(&worker->lock);
     (void) eventfd_write(worker->wake_fd, 1);
 }
@@ -45,6 +53,20 @@ void arena_fail(struct arena_worker *worker, const char *format, ...)
     arena_stop(worker);
 }
 
+int arena_condition_init(pthread_cond_t *condition)
+{
+    pthread_condattr_t attr;
+    int r = pthread_condattr_init(&attr);
+
+    if (r != 0)
+        return -r;
+    r = pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    if (r == 0)
+        r = pthread_cond_init(condition, &attr);
+    (void) pthread_condattr_destroy(&attr);
+    return -r;
+}
+
 bool arena_nap(struct arena_worker *worker, uint64_t until_ns)
 {
     const struct timespec until = {
@@ -53,7 +75,7 @@ bool arena_nap(struct arena_worker *worker, uint64_t until_ns)
 
     (void) pthread_mutex_lock(&worker->lock);
     while (r == 0 && !atomic_load(&worker->stopping))
-        r = pthread_cond_timedwait(&worker->changed, &worker->lock, &until);
+        r = pthread_cond_timedwait(&worker->ending, &worker->lock, &until);
     (void) pthread_mutex_unlock(&worker->lock);
     return !atomic_load(&worker->stopping);
 }
@@ -109,6 +131,7 @@ static int make_arena(struct arena_worker *worker)
         .size = sizeof(params),
         .page_bytes = chunk_bytes / ARENA_PAGES_PER_CHUNK,
         .chunk_bytes = chunk_bytes,
+        .idle_ns = MAX(arena_compress(worker, IDLE_NS), IDLE_MIN_NS),
         .label = "gmb-replay",
     };
 
@@ -124,35 +147,50 @@ static int make_arena(struct arena_worker *worker)
 
 static int init(struct arena_worker *worker, const struct worker_params *params)
 {
-    pthread_condattr_t attr;
     int r;
 
     worker->params = params;
     worker->stats = &params->stats->workers[params->index];
+    ladder_init(&worker->ladder, params->batch > 0 ? params->batch : UINT32_MAX);
     list_init(&worker->live);
+    list_init(&worker->gate);
     list_init(&worker->swapped);
     list_init(&worker->waiting);
     list_init(&worker->cached);
     worker->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    r = pthread_condattr_init(&attr);
-    if (r == 0) {
-        r = pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-        if (r == 0)
-            r = pthread_cond_init(&worker->changed, &attr);
-        (void) pthread_condattr_destroy(&attr);
-    }
+    if (worker->wake_fd < 0)
+        return -errno;
+    r = arena_condition_init(&worker->ending);
     if (r == 0)
-        r = pthread_mutex_init(&worker->lock, NULL);
+        r = arena_condition_init(&worker->cache_changed);
     if (r == 0)
-        r = pthread_mutex_init(&worker->device_lock, NULL);
-    return worker->wake_fd < 0 ? -errno : -r;
+        r = -pthread_mutex_init(&worker->lock, NULL);
+    if (r == 0)
+        r = -pthread_mutex_init(&worker->device_lock, NULL);
+    return r;
 }
 
 /* ---- the run ---- */
 
+/* Sequences that go as soon as they have ended, for the ladder's sake. */
+static void drop_ended(struct arena_worker *worker, struct list *dropped)
+{
+    list_for_each_safe(request, dropped, struct arena_request, link)
+    {
+        arena_obey_count(worker, GMB_DEGRADE_DROP_PREFIX_CACHE, 1,
+            request->pages.count * worker->pages.chunk_bytes);
+        pages_drop(&request->pages);
+        list_remove(&request->link);
+        (void) arena_request_free(request);
+    }
+}
+
 /* Joins requests that have ended; those that left pages are cached from then on. */
 static void reap(struct arena_worker *worker)
 {
+    struct list dropped;
+
+    list_init(&dropped);
     (void) pthread_mutex_lock(&worker->lock);
     list_for_each_safe(request, &worker->live, struct arena_request, link)
     {
@@ -160,13 +198,16 @@ static void reap(struct arena_worker *worker)
             continue;
         (void) pthread_join(request->thread, NULL);
         list_remove(&request->link);
-        if (request->pages.count > 0)
-            list_append(&worker->cached, &request->link);
-        else
+        if (request->pages.count == 0)
             (void) arena_request_free(request);
+        else if (ladder_drop_next(&worker->ladder))
+            list_append(&dropped, &request->link);
+        else
+            list_append(&worker->cached, &request->link);
     }
-    (void) pthread_cond_broadcast(&worker->changed);
+    (void) pthread_cond_signal(&worker->cache_changed);
     (void) pthread_mutex_unlock(&worker->lock);
+    drop_ended(worker, &dropped);
 }
 
 /* Waits for a request's end, SIGTERM, or the time; then looks after all of them. */
@@ -275,8 +316,11 @@ int arena_worker_run(const struct worker_params *params)
         atomic_store(&worker.stats->state, WORKER_STATE_FAILED);
         return EXIT_FAILURE;
     }
-    if (connect_broker(&worker) == 0 && make_arena(&worker) == 0)
+    if (connect_broker(&worker) == 0 && make_arena(&worker) == 0) {
+        arena_obey_begin(&worker);
         play(&worker, signal_fd);
+        arena_obey_end(&worker);
+    }
     done(&worker);
     atomic_store(&worker.stats->state, worker.failed     ? WORKER_STATE_FAILED
                                        : worker.stopping ? WORKER_STATE_STOPPED

@@ -158,7 +158,7 @@ static int start(struct broker *broker, const char *config)
 }
 
 int broker_start(const struct sizing *sizing, const struct tenants *tenants, const char *config,
-    struct broker *ret, char error[BROKER_ERROR_BYTES])
+    const char *ladder, struct broker *ret, char error[BROKER_ERROR_BYTES])
 {
     struct broker broker = {0};
     char own_config[BROKER_PATH_BYTES];
@@ -170,7 +170,7 @@ int broker_start(const struct sizing *sizing, const struct tenants *tenants, con
     if (r == 0 && !config) {
         (void) snprintf(own_config, sizeof(own_config), "%.90s/gmbd.conf", broker.dir);
         config = own_config;
-        r = broker_config_write(config, sizing, tenants);
+        r = broker_config_write(config, sizing, tenants, ladder);
         if (r < 0)
             (void) fail(error, r, "cannot write the broker's configuration");
     }

@@ -21,12 +21,12 @@ struct broker {
 };
 
 /*
- * Makes the directory, writes the configuration (or takes `config`), starts gmbd and waits until
- * it answers. Sets GMB_SIM_* in this process's environment, for gmbd and the workers to inherit.
- * -errno with a sentence in `error`; then nothing is left.
+ * Makes the directory, writes the configuration with that ladder (or takes `config`), starts gmbd
+ * and waits until it answers. Sets GMB_SIM_* in this process's environment, for gmbd and workers
+ * to inherit. -errno with a sentence in `error`; then nothing is left.
  */
 int broker_start(const struct sizing *sizing, const struct tenants *tenants, const char *config,
-    struct broker *ret, char error[BROKER_ERROR_BYTES]) _must_check_;
+    const char *ladder, struct broker *ret, char error[BROKER_ERROR_BYTES]) _must_check_;
 
 /* Ends gmbd, by force if it doesn't end by itself, and removes the directory. Idempotent; does
  * nothing with a broker that isn't ours. -EPROTO when gmbd didn't end well. */

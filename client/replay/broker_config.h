@@ -6,7 +6,15 @@
 
 /*
  * Writes a new file `path`: one section for each tenant, with the guarantee and the limit of
- * `sizing` and priorities 500, 400, 300, 200, 100, 100 … from the first to the last. -errno.
+ * `sizing`, its priority, and the lines of `ladder`. -errno.
  */
-int broker_config_write(
-    const char *path, const struct sizing *sizing, const struct tenants *tenants) _must_check_;
+int broker_config_write(const char *path, const struct sizing *sizing,
+    const struct tenants *tenants, const char *ladder) _must_check_;
+
+#define BROKER_LADDER_BYTES 4096
+
+/*
+ * The lines of `--ladder`: of a name or of the file of that name, whose lines are taken as they
+ * are. "" for NULL and "none". -errno of reading the file, -E2BIG when it is too long.
+ */
+int broker_ladder_read(const char *name, char ret[BROKER_LADDER_BYTES]) _must_check_;

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "client/replay/broker_config.h"
 #include "client/replay/generator.h"
 #include "client/replay/prefix.h"
 #include "client/replay/probe.h"
@@ -70,6 +71,7 @@ static int choose_sizes(const struct options *options, const struct trace *trace
         .speed = options->speed,
         .device_bytes = options->device_memory,
         .device_percent = options->device_percent,
+        .load_percent = options->load_percent,
         .arenas = options->arena && !options->config && !options->socket,
     };
     char text[TENANTS_ERROR_BYTES];
@@ -123,8 +125,13 @@ static int play_with_broker(struct run *run, FILE *out)
 {
     const struct options *options = run->options;
     struct broker broker = {0};
-    char error[BROKER_ERROR_BYTES], control[BROKER_PATH_BYTES];
-    int status;
+    char error[BROKER_ERROR_BYTES], control[BROKER_PATH_BYTES], ladder[BROKER_LADDER_BYTES];
+    int status = broker_ladder_read(options->ladder, ladder);
+
+    if (status < 0) {
+        fprintf(stderr, "gmb-replay: %s: %s\n", options->ladder, strerror(-status));
+        return EXIT_FAILURE;
+    }
 
     if (options->socket) {
         const char *slash = strrchr(options->socket, '/');
@@ -134,7 +141,7 @@ static int play_with_broker(struct run *run, FILE *out)
         run->client_socket = options->socket;
         run->control_socket = options->control ? options->control : control;
     } else {
-        if (broker_start(run->sizing, run->tenants, options->config, &broker, error) < 0) {
+        if (broker_start(run->sizing, run->tenants, options->config, ladder, &broker, error) < 0) {
             fprintf(stderr, "gmb-replay: %s\n", error);
             return EXIT_FAILURE;
         }

@@ -27,6 +27,32 @@ uint64_t model_tokens_past(const struct model *model, uint64_t chunks)
     return tokens > UINT64_MAX ? UINT64_MAX : (uint64_t) tokens;
 }
 
+struct model model_denser(const struct model *model, unsigned density)
+{
+    struct model denser = *model;
+
+    denser.kv_bytes_per_token = (model->kv_bytes_per_token + density - 1) / density;
+    return denser;
+}
+
+uint64_t model_token_bytes(const struct model *model, uint64_t tokens)
+{
+    unsigned __int128 bytes = (unsigned __int128) tokens * model->kv_bytes_per_token;
+
+    return bytes > UINT64_MAX ? UINT64_MAX : (uint64_t) bytes;
+}
+
+uint64_t model_tokens_within(const struct model *model, uint64_t chunks, uint64_t stored)
+{
+    unsigned __int128 bytes = (unsigned __int128) chunks * model->chunk_bytes;
+
+    bytes = bytes > UINT64_MAX ? UINT64_MAX : bytes * model->scale;
+    if (bytes <= stored)
+        return 0;
+    bytes = (bytes - stored) / model->kv_bytes_per_token;
+    return bytes > UINT64_MAX ? UINT64_MAX : (uint64_t) bytes;
+}
+
 static uint64_t duration_ns(uint64_t tokens, double rate)
 {
     double ns = (double) tokens / rate * (double) NSEC_PER_SEC;

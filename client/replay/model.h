@@ -31,6 +31,14 @@ uint64_t model_chunks(const struct model *model, uint64_t tokens);
 /* The smallest number of tokens that needs more than `chunks` chunks (> 0). */
 uint64_t model_tokens_past(const struct model *model, uint64_t chunks);
 
+/* The same with `density` tokens in the place of one: 2 for KV of half the bytes. */
+struct model model_denser(const struct model *model, unsigned density);
+
+/* Bytes before scaling of so many tokens' KV; and how many tokens more fit into `chunks` chunks of
+ * which `stored` such bytes are taken. Saturating. */
+uint64_t model_token_bytes(const struct model *model, uint64_t tokens);
+uint64_t model_tokens_within(const struct model *model, uint64_t chunks, uint64_t stored);
+
 /* Duration of computing the KV of a prompt of `tokens`, and of generating `tokens`. */
 uint64_t model_prefill_ns(const struct model *model, uint64_t tokens);
 uint64_t model_decode_ns(const struct model *model, uint64_t tokens);

@@ -34,6 +34,10 @@ enum option_code {
     OPTION_ARENA,
     OPTION_THINK,
     OPTION_PRIORITIES,
+    OPTION_REQUEST_PRIORITIES,
+    OPTION_BATCH,
+    OPTION_LADDER,
+    OPTION_LOAD,
     OPTION_POLICY,
     OPTION_BLOCKS,
     OPTION_BOUND,
@@ -61,6 +65,10 @@ static const struct option table[] = {
     {"arena", no_argument, NULL, OPTION_ARENA},
     {"think", required_argument, NULL, OPTION_THINK},
     {"priorities", required_argument, NULL, OPTION_PRIORITIES},
+    {"request-priorities", required_argument, NULL, OPTION_REQUEST_PRIORITIES},
+    {"batch", required_argument, NULL, OPTION_BATCH},
+    {"ladder", required_argument, NULL, OPTION_LADDER},
+    {"load", required_argument, NULL, OPTION_LOAD},
     {"policy", required_argument, NULL, OPTION_POLICY},
     {"blocks", required_argument, NULL, OPTION_BLOCKS},
     {"bound", no_argument, NULL, OPTION_BOUND},
@@ -86,11 +94,15 @@ const char options_usage[] =
     "  --speed X               time is X times faster (chosen: about a minute)\n"
     "  --scale N               bytes are divided by N (chosen: at most 512M at once)\n"
     "  --device-memory SIZE|N% of the simulated device, or of what the trace needs (95%)\n"
+    "  --load N%               size the device so that the trace's peak need is N% of it\n"
     "  --arena                 each worker keeps all KV in pages of one arena, which the broker "
     "may\n"
     "                          evict; finished requests' pages stay until they are read once more\n"
     "  --think SECONDS         until then (10)\n"
     "  --priorities N,…        of the tenants, in turn (500,400,300,200,100)\n"
+    "  --batch N               requests that a worker with an arena runs at once (any number)\n"
+    "  --request-priorities N,… of a worker's requests, in turn (100)\n"
+    "  --ladder none|default|FILE what the tenants' workers are asked to do under pressure (none)\n"
     "  --wait SECONDS          how long a request may wait for memory (60)\n"
     "  --seed N                of the generator (1)\n"
     "  --socket PATH           use the broker there instead of one of our own\n"
@@ -167,42 +179,47 @@ static bool parse_size(const char *text, uint64_t *ret)
     return true;
 }
 
-static bool parse_device(const char *text, struct options *options)
+/* "130%". */
+static bool parse_percent(const char *text, uint32_t *ret)
 {
     size_t size = strlen(text);
     char digits[8];
     uint64_t percent;
 
-    if (size == 0 || text[size - 1] != '%') {
-        options->device_percent = 0;
-        return parse_size(text, &options->device_memory);
-    }
-    if (size > sizeof(digits))
+    if (size < 2 || size > sizeof(digits) || text[size - 1] != '%')
         return false;
     memcpy(digits, text, size - 1);
     digits[size - 1] = '\0';
     if (!parse_count(digits, 1000, &percent))
         return false;
-    options->device_memory = 0;
-    options->device_percent = (uint32_t) percent;
+    *ret = (uint32_t) percent;
     return true;
 }
 
-static bool parse_priorities(const char *text, struct options *options)
+static bool parse_device(const char *text, struct options *options)
+{
+    options->device_memory = 0;
+    options->device_percent = 0;
+    return text[0] != '\0' && text[strlen(text) - 1] == '%'
+               ? parse_percent(text, &options->device_percent)
+               : parse_size(text, &options->device_memory);
+}
+
+static bool parse_priorities(const char *text, struct priorities *ret)
 {
     char one[16];
 
-    for (options->priority_count = 0;;) {
+    for (ret->count = 0;;) {
         size_t size = strcspn(text, ",");
         uint64_t value;
 
-        if (size >= sizeof(one) || options->priority_count == OPTIONS_PRIORITIES_MAX)
+        if (size >= sizeof(one) || ret->count == OPTIONS_PRIORITIES_MAX)
             return false;
         memcpy(one, text, size);
         one[size] = '\0';
         if (!text_parse_uint(one, LIMIT_PRIORITY, &value))
             return false;
-        options->priorities[options->priority_count++] = (uint32_t) value;
+        ret->values[ret->count++] = (uint32_t) value;
         if (text[size] == '\0')
             return true;
         text += size + 1;
@@ -222,15 +239,15 @@ static bool parse_wait(const char *text, uint64_t *ret_ns)
 
 static bool take_number(int option, const char *text, struct options *options)
 {
-    uint64_t workers;
+    uint64_t number;
 
     switch (option) {
     case OPTION_TENANTS:
         return parse_tenants(text, options);
     case OPTION_WORKERS:
-        if (!parse_count(text, OPTIONS_WORKERS_MAX, &workers))
+        if (!parse_count(text, OPTIONS_WORKERS_MAX, &number))
             return false;
-        options->workers = (uint32_t) workers;
+        options->workers = (uint32_t) number;
         return true;
     case OPTION_KV_BYTES:
         return parse_size(text, &options->kv_bytes_per_token);
@@ -249,7 +266,16 @@ static bool take_number(int option, const char *text, struct options *options)
     case OPTION_THINK:
         return text_parse_positive(text, &options->think);
     case OPTION_PRIORITIES:
-        return parse_priorities(text, options);
+        return parse_priorities(text, &options->priorities);
+    case OPTION_REQUEST_PRIORITIES:
+        return parse_priorities(text, &options->request_priorities);
+    case OPTION_BATCH:
+        if (!parse_count(text, UINT32_MAX, &number))
+            return false;
+        options->batch = (uint32_t) number;
+        return true;
+    case OPTION_LOAD:
+        return parse_percent(text, &options->load_percent);
     case OPTION_SEED:
         return text_parse_uint(text, UINT64_MAX, &options->seed);
     case OPTION_WAIT:
@@ -275,6 +301,8 @@ static void take_text(int option, const char *text, struct options *options)
         options->control = text;
     else if (option == OPTION_POLICY)
         options->policy = text;
+    else if (option == OPTION_LADDER)
+        options->ladder = text;
 }
 
 static int _printf_(1, 2) wrong(const char *format, ...)
@@ -320,7 +348,15 @@ static int check(const struct options *options)
         return wrong("--config is for a broker of our own, not with --socket");
     if (options->socket && (options->device_memory > 0 || options->device_percent > 0))
         return wrong("--device-memory is for a device of our own, not with --socket");
-    if (options->priority_count > 0 && (options->socket || options->config))
+    if (options->load_percent > 0 &&
+        (options->socket || options->device_memory > 0 || options->device_percent > 0))
+        return wrong("--load sizes a device of our own: not with --socket or --device-memory");
+    if (options->ladder && (options->socket || options->config))
+        return wrong("--ladder is for tenants of our own, not with --socket or --config");
+    if ((options->ladder || options->batch > 0 || options->request_priorities.count > 0) &&
+        !options->arena)
+        return wrong("--ladder, --batch and --request-priorities go with --arena");
+    if (options->priorities.count > 0 && (options->socket || options->config))
         return wrong("--priorities is for tenants of our own, not with --socket or --config");
     if (options->think > 0 && !options->arena)
         return wrong("--think goes with --arena");

@@ -9,6 +9,11 @@
 #define OPTIONS_TENANTS_MAX 256u
 #define OPTIONS_PRIORITIES_MAX 16u
 
+struct priorities {
+    size_t count;
+    uint32_t values[OPTIONS_PRIORITIES_MAX];
+};
+
 struct options {
     const char *trace;   /* NULL: the generator */
     const char *config;  /* NULL: one is made up */
@@ -25,12 +30,15 @@ struct options {
     uint64_t limit;          /* 0: all requests */
     uint64_t device_memory;  /* 0: choose */
     uint32_t device_percent; /* of what the trace needs; 0: choose */
+    uint32_t load_percent;   /* the trace's need, of the device; 0: choose */
     bool arena;              /* requests keep their KV in pages of one arena of each worker */
     double think;            /* with an arena: seconds until a finished request is read again */
-    size_t priority_count;   /* 0: choose */
-    uint32_t priorities[OPTIONS_PRIORITIES_MAX];
-    uint64_t blocks; /* of the prefix cache */
-    bool bound;      /* of the clairvoyant, too */
+    struct priorities priorities;         /* of tenants; none: choose */
+    struct priorities request_priorities; /* none: all alike */
+    uint32_t batch;     /* with an arena: requests of a worker that run at once; 0: any number */
+    const char *ladder; /* of the tenants made up: NULL or "none", "default", or a file */
+    uint64_t blocks;    /* of the prefix cache */
+    bool bound;         /* of the clairvoyant, too */
     uint64_t seed;
     uint64_t wait_ns; /* how long a request may wait for memory, in this run's time */
     size_t name_count;

@@ -181,6 +181,9 @@ int report_make(const struct run *run, struct report *ret)
         &report.static_split_refused);
     if (r < 0)
         return r;
+    r = report_count_pressure(run, &report);
+    if (r < 0)
+        return r;
     count_bytes(run, &report);
     report.verdict = judge(run, &report);
     *ret = report;

@@ -91,6 +91,45 @@ static int set_choices(json_t *object, const struct run *run)
            json_object_set_new(object, "pooled_peak_bytes", integer(sizing->peaks.pooled_bytes));
 }
 
+static json_t *priority_json(const struct run *run, const struct report_priority *part)
+{
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:f}", "priority",
+        integer(part->priority), "requests_total", integer(part->requests), "completed",
+        integer(part->completed), "refused", integer(part->refused), "rejected",
+        integer(part->rejected), "wait_ms_p50", milliseconds(part->wait_p50_ns), "wait_ms_p99",
+        milliseconds(part->wait_p99_ns), "goodput_tokens_s", report_goodput(run, part->tokens));
+}
+
+static json_t *step_json(const struct report_step *step)
+{
+    return json_pack("{s:o, s:o, s:o, s:o}", "asked", integer(step->asked), "answered",
+        integer(step->answered), "affected", integer(step->affected), "bytes",
+        integer(step->bytes));
+}
+
+/* Goodput, each priority, and each step of the ladder. */
+static int set_pressure(json_t *object, const struct run *run, const struct report *report)
+{
+    json_t *priorities = json_array(), *steps = json_object();
+    uint64_t tokens = 0;
+    int failed = 0;
+
+    if (!run->options->arena) {
+        json_decref(priorities);
+        json_decref(steps);
+        return 0;
+    }
+    for (size_t i = 0; i < report->priority_count; i++) {
+        tokens += report->priorities[i].tokens;
+        failed |= json_array_append_new(priorities, priority_json(run, &report->priorities[i]));
+    }
+    for (unsigned i = 1; i < STATS_STEPS; i++)
+        failed |= json_object_set_new(steps, report_step_name(i), step_json(&report->steps[i]));
+    return failed | json_object_set_new(object, "priorities", priorities) |
+           json_object_set_new(object, "ladder", steps) |
+           json_object_set_new(object, "goodput_tokens_s", json_real(report_goodput(run, tokens)));
+}
+
 static json_t *tenants_json(const struct run *run, const struct report *report)
 {
     json_t *array = json_array();
@@ -129,7 +168,7 @@ int report_write_json(const char *path, const struct run *run, const struct repo
     int r;
 
     if (set_part(object, &report->all) | set_pages(object, run, &report->all) |
-        set_results(object, run, report) |
+        set_results(object, run, report) | set_pressure(object, run, report) |
         json_object_set_new(object, "refused_by", limits_json(report)) |
         json_object_set_new(object, "tenants", tenants_json(run, report)) |
         set_choices(object, run)) {

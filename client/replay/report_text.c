@@ -121,6 +121,8 @@ void report_print(FILE *file, const struct run *run, const struct report *report
     if (run->options->arena)
         print_pages(file, run, report);
     print_requests(file, report);
+    if (run->options->arena)
+        report_print_pressure(file, run, report);
     fprintf(file,
         "peak      %s leased; a private pool for each worker would need %s: %.1f %% saved\n",
         size_format(peak, report->all.peak_bytes), size_format(own, report->all.static_bytes),

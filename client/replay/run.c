@@ -45,6 +45,13 @@ struct coordinator {
     struct event *kill_timer;
 };
 
+const struct priorities *run_request_priorities(const struct run *run)
+{
+    static const struct priorities alike = {.count = 1, .values = {100}};
+
+    return run->options->request_priorities.count > 0 ? &run->options->request_priorities : &alike;
+}
+
 /* ---- workers ---- */
 
 static _Noreturn void become_worker(
@@ -61,6 +68,9 @@ static _Noreturn void become_worker(
             run->options->socket || run->options->config ? 0 : run->sizing->memory_min_bytes,
         .think_ns = (uint64_t) ((run->options->think > 0 ? run->options->think : THINK_SECONDS) /
                                 run->sizing->speed * (double) NSEC_PER_SEC),
+        .batch = run->options->batch,
+        .request_priorities = run_request_priorities(run)->values,
+        .request_priority_count = run_request_priorities(run)->count,
         .socket = run->client_socket,
         .ready_fd = ready_fd,
         .start_fd = start_fd,

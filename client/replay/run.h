@@ -27,6 +27,9 @@ struct run {
     uint64_t orphaned_bytes;
 };
 
+/* Of a worker's requests, in turn; at least one. */
+const struct priorities *run_request_priorities(const struct run *run);
+
 /*
  * Plays the trace. 0 when it came to an end, whatever that was: the report tells. -errno when it
  * couldn't be started. No worker is left in any case. Prints the live line to standard error.

@@ -124,7 +124,10 @@ static void choose_device(const struct sizing_wish *wish, struct sizing *sizing)
     uint64_t device = wish->capacity_bytes > 0 ? wish->capacity_bytes : wish->device_bytes;
     uint64_t min, max;
 
-    if (device == 0) {
+    if (device == 0 && wish->load_percent > 0) {
+        device = sizing->peaks.pooled_bytes / chunk * 100 / wish->load_percent * chunk;
+        device = MAX(device, largest);
+    } else if (device == 0) {
         uint32_t percent = wish->device_percent > 0 ? wish->device_percent : DEVICE_PERCENT;
 
         device = sizing->peaks.pooled_bytes / chunk * percent / 100 * chunk;

@@ -25,6 +25,7 @@ struct sizing_wish {
     double speed;            /* 0: choose */
     uint64_t device_bytes;   /* of our own device; 0: choose. Ignored with a broker's device */
     uint32_t device_percent; /* of what the trace needs, where `device_bytes` is 0; 0: choose */
+    uint32_t load_percent;   /* the other way round: its need, of the device; 0: choose */
     /* Of a device that is there already; 0: our own simulated one, whose granularity is scaled. */
     uint64_t granularity_bytes;
     uint64_t capacity_bytes;

@@ -40,6 +40,15 @@ struct stats_request {
     _Atomic bool entitled;
 };
 
+/* What came of one step of the ladder. */
+struct stats_step {
+    _Atomic uint64_t asked, answered; /* times that an advice brought it in; acknowledged */
+    _Atomic uint64_t affected; /* requests, sequences or tokens that it changed something for */
+    _Atomic uint64_t bytes;    /* given back, or not taken */
+};
+
+#define STATS_STEPS 7 /* by enum gmb_degrade */
+
 struct stats_worker {
     _Atomic uint32_t state; /* enum worker_state */
     _Atomic uint32_t in_flight, waiting, done, refused;
@@ -52,6 +61,7 @@ struct stats_worker {
     _Atomic uint64_t reread;     /* pages of finished requests that were read again … */
     _Atomic uint64_t dropped;    /* … or found dropped, as they could be computed again */
     _Atomic uint64_t restore_ns; /* waited for pages to come back */
+    struct stats_step steps[STATS_STEPS];
     char text[STATS_TEXT_BYTES];
 };
 

@@ -209,8 +209,8 @@ static int check_groups(
 
 static uint32_t priority_of(const struct options *options, uint32_t index)
 {
-    if (options->priority_count > 0)
-        return options->priorities[index % options->priority_count];
+    if (options->priorities.count > 0)
+        return options->priorities.values[index % options->priorities.count];
     return PRIORITY_FIRST - MIN(index, 4u) * PRIORITY_STEP;
 }
 

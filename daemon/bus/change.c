@@ -5,21 +5,11 @@
  */
 #include <errno.h>
 #include <string.h>
-#include <xxhash.h>
 
 #include "daemon/bus/private.h"
 
 /* Tenants looked at before the loop looks at anything else. */
 #define TURN_TENANTS 64
-
-/* Of the properties that have a getter of their own. */
-static uint64_t number_of_special(
-    const struct bus *bus, const sd_bus_vtable *vtable, const void *object)
-{
-    if (vtable == bus_tenant_vtable)
-        return bus_tenant_devices_number(object);
-    return XXH3_64bits(bus->broker->reload_error, strlen(bus->broker->reload_error));
-}
 
 static uint64_t number_of(const sd_bus_vtable *property, const void *object)
 {
@@ -48,7 +38,7 @@ static size_t row_compare(const struct bus *bus, const sd_bus_vtable *vtable, co
         if (each->type != _SD_BUS_VTABLE_PROPERTY ||
             (each->flags & SD_BUS_VTABLE_PROPERTY_EMITS_CHANGE) == 0 || count == BUS_PROPERTIES)
             continue;
-        number = each->x.property.get != NULL ? number_of_special(bus, vtable, object)
+        number = each->x.property.get != NULL ? bus_special_number(bus, each, object)
                                               : number_of(each, object);
         if (row->values[count] != number)
             ret_names[changed++] = (char *) (uintptr_t) each->x.property.member;
@@ -138,6 +128,7 @@ void bus_told_init(struct bus *bus)
         device_tell(bus, i, false);
     for (uint32_t i = 0; i < LIMIT_TENANTS; i++)
         tenant_tell(bus, i, false);
+    bus_pressure_init(bus);
     bus->told.next_tenant = 0;
 }
 

@@ -43,6 +43,7 @@ static void connection_drop(struct bus *bus)
     bus->sd = sd_bus_close_unref(bus->sd);
     bus->named = bus->lost = false;
     bus->eviction_count = 0;
+    bus_pressure_drop(bus);
 }
 
 /* ------------------------------------------------------------------ the loop */
@@ -255,6 +256,7 @@ int bus_new(struct broker *broker, struct bus **ret)
         .refused = bus_refused,
         .evicted = bus_evicted,
         .killed = bus_killed,
+        .pressed = bus_pressed,
     };
     list_init(&bus->calls);
     list_init(&bus->observer.link);
@@ -262,8 +264,8 @@ int bus_new(struct broker *broker, struct bus **ret)
     bus->timer = event_new(broker->base, -1, 0, on_timer, bus);
     bus->retry = event_new(broker->base, -1, 0, on_retry, bus);
     bus->tell = event_new(broker->base, -1, 0, on_tell, bus);
-    if (bus->timer == NULL || bus->retry == NULL || bus->tell == NULL ||
-        event_add(bus->retry, &now) < 0) {
+    if (bus_pressure_new(bus) < 0 || bus->timer == NULL || bus->retry == NULL ||
+        bus->tell == NULL || event_add(bus->retry, &now) < 0) {
         (void) bus_free(bus);
         return -ENOMEM;
     }
@@ -285,6 +287,7 @@ struct bus *bus_free(struct bus *bus)
         event_free(bus->retry);
     if (bus->tell != NULL)
         event_free(bus->tell);
+    bus_pressure_free(bus);
     (void) sd_bus_close_unref(bus->sd);
     free(bus);
     return NULL;

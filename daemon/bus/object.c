@@ -76,7 +76,7 @@ static uint64_t value_read(const Gmb__TenantDevice *device, size_t which)
     return value;
 }
 
-uint64_t bus_tenant_devices_number(const Gmb__TenantStatus *tenant)
+static uint64_t tenant_devices_number(const Gmb__TenantStatus *tenant)
 {
     uint64_t values[ARRAY_SIZE(tenant_device_values)], number = 0;
 
@@ -114,6 +114,64 @@ static int devices_get(sd_bus *sd, const char *path, const char *interface, cons
     for (size_t i = 0; r >= 0 && i < tenant->n_devices; i++)
         r = tenant_device_append(reply, tenant->devices[i]);
     return r < 0 ? r : sd_bus_message_close_container(reply);
+}
+
+static const char *level_name(uint32_t level)
+{
+    return pressure_level_name((enum pressure_level) MIN(level, (uint32_t) PRESSURE_CRITICAL));
+}
+
+static int device_pressure_get(sd_bus *sd, const char *path, const char *interface,
+    const char *property, sd_bus_message *reply, void *userdata, sd_bus_error *error)
+{
+    const Gmb__DeviceStatus *device = userdata;
+
+    (void) sd, (void) path, (void) interface, (void) property, (void) error;
+    return sd_bus_message_append(reply, "s", level_name(device->level));
+}
+
+static int tenant_pressure_get(sd_bus *sd, const char *path, const char *interface,
+    const char *property, sd_bus_message *reply, void *userdata, sd_bus_error *error)
+{
+    const Gmb__TenantStatus *tenant = userdata;
+    int r = sd_bus_message_open_container(reply, 'a', "{ss}");
+
+    (void) sd, (void) path, (void) interface, (void) property, (void) error;
+    for (size_t i = 0; r >= 0 && i < tenant->n_devices; i++) {
+        r = sd_bus_message_open_container(reply, 'e', "ss");
+        if (r >= 0)
+            r = uuid_append(reply, &tenant->devices[i]->uuid);
+        if (r >= 0)
+            r = sd_bus_message_append(reply, "s", level_name(tenant->devices[i]->level));
+        if (r >= 0)
+            r = sd_bus_message_close_container(reply);
+    }
+    return r < 0 ? r : sd_bus_message_close_container(reply);
+}
+
+/* What Pressure says, where Devices has a number too. */
+static uint64_t tenant_pressure_number(const Gmb__TenantStatus *tenant)
+{
+    uint64_t number = 0;
+
+    for (size_t i = 0; i < tenant->n_devices; i++)
+        number = XXH3_64bits_withSeed(
+            &tenant->devices[i]->level, sizeof(tenant->devices[i]->level), number);
+    return number;
+}
+
+uint64_t bus_special_number(
+    const struct bus *bus, const sd_bus_vtable *property, const void *object)
+{
+    sd_bus_property_get_t get = property->x.property.get;
+
+    if (get == devices_get)
+        return tenant_devices_number(object);
+    if (get == tenant_pressure_get)
+        return tenant_pressure_number(object);
+    if (get == device_pressure_get)
+        return ((const Gmb__DeviceStatus *) object)->level;
+    return XXH3_64bits(bus->broker->reload_error, strlen(bus->broker->reload_error));
 }
 
 #define CHANGES SD_BUS_VTABLE_PROPERTY_EMITS_CHANGE
@@ -184,6 +242,7 @@ const sd_bus_vtable bus_device_vtable[] = {
     DEVICE("TierUsedBytes", "t", tier_used_bytes, CHANGES),
     DEVICE("Healthy", "b", healthy, CHANGES),
     DEVICE("Draining", "b", draining, CHANGES),
+    SD_BUS_PROPERTY("Pressure", "s", device_pressure_get, 0, CHANGES),
     SD_BUS_VTABLE_END,
 };
 
@@ -200,6 +259,11 @@ const sd_bus_vtable bus_tenant_vtable[] = {
     TENANT("Waiting", "u", waiting, CHANGES),
     TENANT("Configured", "b", configured, CHANGES),
     SD_BUS_PROPERTY("Devices", "a{sa{st}}", devices_get, 0, CHANGES),
+    SD_BUS_PROPERTY("Pressure", "a{ss}", tenant_pressure_get, 0, CHANGES),
+    SD_BUS_SIGNAL_WITH_NAMES("PressureChanged", "sssttt",
+        SD_BUS_PARAM(device) SD_BUS_PARAM(level) SD_BUS_PARAM(device_level)
+            SD_BUS_PARAM(headroom_bytes) SD_BUS_PARAM(some_total_us) SD_BUS_PARAM(full_total_us),
+        0),
     SD_BUS_VTABLE_END,
 };
 

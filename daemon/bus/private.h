@@ -38,6 +38,18 @@ struct bus_told {
     uint32_t next_tenant; /* the pass goes on there */
 };
 
+/* A tenant's levels, as PressureChanged tells of them. */
+struct bus_pressed {
+    struct list link; /* bus.pressed, while there are … */
+    uint64_t devices; /* … whose level may be another, a bit each */
+};
+/* One of them as it was told last. */
+struct bus_level {
+    uint64_t told_ns; /* 0: not by a signal */
+    enum pressure_level level;
+};
+static_assert(LIMIT_DEVICES <= 64, "devices fit in a word");
+
 struct bus {
     struct broker_observer observer;
     struct broker *broker;
@@ -45,7 +57,7 @@ struct bus {
     bool named;   /* callers find us */
     bool lost;    /* to be given up once sd-bus has returned */
     bool excused; /* that there is no bus has been said */
-    struct event *io, *timer, *retry, *tell;
+    struct event *io, *timer, *retry, *tell, *press;
     short watched; /* what `io` waits for */
     bool telling;  /* `tell` is armed */
     unsigned retry_ms;
@@ -55,7 +67,11 @@ struct bus {
     struct broker_taking evictions[BUS_EVICTIONS];
     size_t eviction_count;
     struct bus_told told;
-    struct report report; /* scratch; what find callbacks give points into it */
+    struct list pressed;     /* struct bus_pressed.link */
+    uint64_t pressed_due_ns; /* when `press` comes; CLOCK_NEVER */
+    struct bus_pressed pressures[LIMIT_TENANTS];
+    struct bus_level *levels; /* of each tenant on each device: pressure.c */
+    struct report report;     /* scratch; what find callbacks give points into it */
 };
 
 /* ------------------------------------------------------------------ connection.c */
@@ -68,8 +84,9 @@ void bus_settle(struct bus *bus);
 
 extern const sd_bus_vtable bus_manager_vtable[], bus_device_vtable[], bus_tenant_vtable[];
 
-/* One number for all that the property Devices says. */
-uint64_t bus_tenant_devices_number(const Gmb__TenantStatus *tenant);
+/* One number for all that a property with a getter of its own says of the object. */
+uint64_t bus_special_number(
+    const struct bus *bus, const sd_bus_vtable *property, const void *object);
 
 int bus_objects_add(struct bus *bus);
 /* The object path, the caller's to free; NULL without memory. */
@@ -95,6 +112,18 @@ void bus_evicted(struct broker_observer *observer, const struct broker_taking *t
 void bus_killed(struct broker_observer *observer, const struct broker_taking *taking);
 /* Evictions that were gathered. */
 void bus_evictions_tell(struct bus *bus);
+
+/* ------------------------------------------------------------------ pressure.c */
+
+/* -ENOMEM. The broker's devices are there. */
+int bus_pressure_new(struct bus *bus) _must_check_;
+/* Takes the levels that there are as told. */
+void bus_pressure_init(struct bus *bus);
+/* Nothing waits any more. */
+void bus_pressure_drop(struct bus *bus);
+void bus_pressed(struct broker_observer *observer, uint32_t tenant, uint32_t device);
+/* Accepts what bus_pressure_new() left half-made. */
+void bus_pressure_free(struct bus *bus);
 
 /* ------------------------------------------------------------------ call.c */
 

@@ -26,6 +26,29 @@ uint64_t account_unused_min(const struct account *account)
     return sub_saturate(account->limits.min, account->used);
 }
 
+uint64_t account_spare(const struct account *account)
+{
+    return MIN(account->bytes[CHUNK_CACHED], sub_saturate(account->used, account->limits.min));
+}
+
+/* Around each change of what account_spare() depends on. */
+static void spare_leave(struct account *account)
+{
+    sum_sub(&account->device->spare, account_spare(account));
+}
+
+static void spare_enter(struct account *account)
+{
+    sum_add(&account->device->spare, account_spare(account));
+    account_touch(account);
+}
+
+void account_touch(struct account *account)
+{
+    if (account->tenant && !list_linked(&account->touched_link))
+        list_append(&account->device->touched, &account->touched_link);
+}
+
 static void account_change(struct account *account, uint64_t add_bytes, uint64_t sub_bytes)
 {
     struct device *device = account->device;
@@ -56,6 +79,7 @@ void account_init(struct account *account, struct tenant *tenant, struct device 
     list_init(&account->over_link);
     list_init(&account->supply);
     list_init(&account->supply_link);
+    list_init(&account->touched_link);
 }
 
 void account_done(struct account *account)
@@ -65,17 +89,20 @@ void account_done(struct account *account)
     assert(list_empty(&account->waiting));
     list_remove(&account->over_link);
     account_set_limits(account, &(struct core_memory_limits){0});
+    list_remove(&account->touched_link);
 }
 
 void account_set_limits(struct account *account, const struct core_memory_limits *limits)
 {
     struct device *device = account->device;
 
+    spare_leave(account);
     sum_sub(&device->unused_min, account_unused_min(account));
     sum_sub(&device->min_sum, account->limits.min);
     account->limits = *limits;
     sum_add(&device->min_sum, account->limits.min);
     sum_add(&device->unused_min, account_unused_min(account));
+    spare_enter(account);
 }
 
 void charge_take(
@@ -83,9 +110,11 @@ void charge_take(
 {
     assert(!charge->account);
     *charge = (struct charge){account, bytes, heading};
+    spare_leave(account);
     sum_add(&account->bytes[heading], bytes);
     sum_add(&account->device->bytes[heading], bytes);
     account_change(account, bytes, 0);
+    spare_enter(account);
 }
 
 void charge_move(struct charge *charge, struct account *account, enum chunk_state heading)
@@ -94,6 +123,9 @@ void charge_move(struct charge *charge, struct account *account, enum chunk_stat
     uint64_t bytes = charge->bytes;
 
     assert(from->device == account->device);
+    spare_leave(from);
+    if (from != account)
+        spare_leave(account);
     sum_sub(&from->bytes[charge->heading], bytes);
     sum_sub(&from->device->bytes[charge->heading], bytes);
     sum_add(&account->bytes[heading], bytes);
@@ -101,7 +133,9 @@ void charge_move(struct charge *charge, struct account *account, enum chunk_stat
     if (from != account) {
         account_change(from, 0, bytes);
         account_change(account, bytes, 0);
+        spare_enter(account);
     }
+    spare_enter(from);
     charge->account = account;
     charge->heading = heading;
 }
@@ -112,9 +146,11 @@ void charge_release(struct charge *charge)
 
     if (!account)
         return;
+    spare_leave(account);
     sum_sub(&account->bytes[charge->heading], charge->bytes);
     sum_sub(&account->device->bytes[charge->heading], charge->bytes);
     account_change(account, 0, charge->bytes);
+    spare_enter(account);
     *charge = (struct charge){0};
 }
 
@@ -125,7 +161,9 @@ void suspect_add(struct account *account, uint64_t bytes, uint64_t now_ns, uint6
 
     if (bytes == 0)
         return;
+    spare_leave(account);
     account_change(account, bytes, 0);
+    spare_enter(account);
     change_account(account);
     sum_add(&account->suspects, bytes);
     sum_add(&device->suspects, bytes);
@@ -170,7 +208,9 @@ static uint64_t suspect_credit_account(struct account *account, uint64_t bytes)
     change_account(account);
     sum_sub(&account->suspects, back);
     sum_sub(&device->suspects, back);
+    spare_leave(account);
     account_change(account, 0, back);
+    spare_enter(account);
     if (account->suspects == 0)
         list_remove(&account->suspect_link);
     return back;
@@ -225,9 +265,20 @@ uint64_t suspect_age(struct device *device, uint64_t now_ns, uint64_t grace_ns)
 
 uint64_t device_unaccounted(const struct device *device)
 {
-    uint64_t beyond = sub_saturate(device->others, add_saturate(device->reserve, device->stuck));
+    uint64_t others = add_saturate(device->others, device->hold);
+    uint64_t beyond = sub_saturate(others, add_saturate(device->reserve, device->stuck));
 
     return MIN(beyond, device->capacity - device->owned);
+}
+
+uint64_t device_hold_lacking(const struct device *device)
+{
+    uint64_t others = add_saturate(device->others, device->hold);
+    uint64_t known = add_saturate(device->reserve, device->stuck);
+    uint64_t returning = device->bytes[CHUNK_RELEASING] + device->bytes[CHUNK_RELEASED];
+    uint64_t present = device->capacity - device->owned + returning;
+
+    return device->hold == 0 ? 0 : sub_saturate(sub_saturate(others, known), present);
 }
 
 uint64_t device_free(const struct device *device)

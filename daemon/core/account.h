@@ -30,6 +30,8 @@ uint64_t suspect_young(const struct account *account);
 uint64_t device_unaccounted(const struct device *device);
 /* Bytes that nobody owns and that may be created. */
 uint64_t device_free(const struct device *device);
+/* What is to be kept back and neither there nor on its way. */
+uint64_t device_hold_lacking(const struct device *device);
 /* What the driver holds for us: every answered create less every answered release. */
 uint64_t device_held(const struct device *device);
 /* Bytes of an account that its tenant could do without at once. */
@@ -37,6 +39,10 @@ uint64_t account_idle(const struct account *account);
 /* Bytes on their way to being free. */
 uint64_t account_returning(const struct account *account);
 uint64_t account_unused_min(const struct account *account);
+/* What of its CACHED bytes anybody may be given: the part above its MemoryMin. */
+uint64_t account_spare(const struct account *account);
+/* Its figures are looked at again at the end of the step. */
+void account_touch(struct account *account);
 
 /* Whether nothing is granted on the device; device_closed_limit() and _status() say by what. */
 static inline bool device_closed(const struct device *device)

@@ -7,6 +7,7 @@
 #include "daemon/core/account.h"
 #include "daemon/core/gang.h"
 #include "daemon/core/holder.h"
+#include "daemon/core/pressure.h"
 #include "daemon/core/states.h"
 
 /* The sentence that core_check() returns. */
@@ -17,7 +18,8 @@ static _Thread_local char finding[LIMIT_TEXT_BYTES];
 struct sums {
     uint64_t bytes[CHUNK_STATE_MAX];
     uint64_t stuck;
-    uint32_t issued; /* chunks with the shell */
+    uint32_t issued;          /* chunks with the shell */
+    uint32_t active, stalled; /* connected clients */
 };
 
 /* One for each device and tenant, and one more on each device for nobody. */
@@ -122,6 +124,29 @@ static const char *check_waiting(const struct account *account)
     return NULL;
 }
 
+/* A level may be too high for a while, and too low only where somebody is about to look. */
+static const char *check_pressure(
+    const struct core *core, const struct account *account, const struct sums *sums)
+{
+    struct pressure_figures figures;
+
+    if (account->active_clients != sums->active || account->stalled_clients != sums->stalled)
+        return FIND("account %s: %u active and %u stalled clients are counted, not %u and %u",
+            account->tenant->name, account->active_clients, account->stalled_clients, sums->active,
+            sums->stalled);
+    if (account->stall.on[STALL_SOME] != (sums->stalled > 0) ||
+        account->stall.on[STALL_FULL] != (sums->stalled > 0 && sums->stalled >= sums->active))
+        return FIND("account %s: its stall is on or off and should not be", account->tenant->name);
+    if (core->more || pressure_pending(account) || account->tenant->clients == 0)
+        return NULL;
+    figures = pressure_account_figures(account);
+    if (pressure_reached(&core->options.pressure.levels, &figures) >
+        (enum pressure_level) account->pressure.level)
+        return FIND("account %s: its level %s is too low for %u millionths", account->tenant->name,
+            pressure_level_name(account->pressure.level), figures.share);
+    return NULL;
+}
+
 static const char *check_account(const struct account *account, const struct sums *sums)
 {
     const char *name = account->tenant ? account->tenant->name : "nobody";
@@ -156,7 +181,7 @@ static const char *check_account(const struct account *account, const struct sum
 /* Sums of a device, as its accounts make them. */
 struct device_sums {
     struct sums chunks;
-    uint64_t owned, suspects, orphaned, min, unused_min;
+    uint64_t owned, suspects, orphaned, min, unused_min, spare;
     uint32_t waiting, issued;
 };
 
@@ -175,6 +200,7 @@ static void device_sums_add(
         return;
     sums->min += account->limits.min;
     sums->unused_min += account_unused_min(account);
+    sums->spare += account_spare(account);
 }
 
 static const char *check_device(const struct device *device, const struct device_sums *sums)
@@ -192,6 +218,8 @@ static const char *check_device(const struct device *device, const struct device
         return FIND("device %u: used and free are not the total", device->index);
     if (device->min_sum != sums->min || device->unused_min != sums->unused_min)
         return FIND("device %u: the sum of the guarantees is wrong", device->index);
+    if (device->spare != sums->spare)
+        return FIND("device %u: the sum of what may be released is wrong", device->index);
     if (device->min_sum > device->capacity)
         return FIND("device %u: more is guaranteed than there is", device->index);
     if (device->stuck != sums->chunks.stuck)
@@ -218,12 +246,42 @@ static const char *check_devices(const struct core *core, struct sums *sums)
                 continue;
             account = &core->tenants[i]->accounts[d];
             found = check_account(account, sums_at(core, sums, account));
+            if (!found)
+                found = check_pressure(core, account, sums_at(core, sums, account));
             device_sums_add(&total, account, sums_at(core, sums, account));
         }
         if (!found)
             found = check_device(device, &total);
         if (found)
             return found;
+    }
+    return NULL;
+}
+
+/* What the client has and waits for on each device, and what its accounts make of it. */
+static const char *check_places(
+    const struct core *core, const struct client *client, struct sums *sums)
+{
+    for (uint32_t d = 0; d < core->device_count; d++) {
+        const struct account *account = &client->tenant->accounts[d];
+        const struct client_device *place = &client->devices[d];
+        uint32_t leases = 0, waiting = 0;
+
+        list_for_each(holder, &client->holdings, struct holder, client_link) leases +=
+            holder->lease->account == account;
+        list_for_each(request, &client->requests, struct request, client_link)
+        {
+            leases += request->lease->account == account && request->lease->state == LEASE_PENDING;
+            waiting += request->lease->account == account && request->state == REQUEST_QUEUED;
+        }
+        if (client->state != CLIENT_ACTIVE)
+            leases = 0;
+        if (place->leases != leases || place->waiting != waiting ||
+            place->stalled != (waiting > 0 || place->restoring))
+            return FIND("client %u: what it has or waits for on device %u is miscounted",
+                client->slot.number, d);
+        sums_at(core, sums, account)->active += leases > 0;
+        sums_at(core, sums, account)->stalled += place->stalled;
     }
     return NULL;
 }
@@ -350,7 +408,7 @@ static const char *check_client(const struct client *client)
     return NULL;
 }
 
-static const char *check_clients(const struct core *core)
+static const char *check_clients(const struct core *core, struct sums *sums)
 {
     uint32_t requests = 0, leases = 0;
 
@@ -358,6 +416,8 @@ static const char *check_clients(const struct core *core)
         const struct client *client = slots_at(&core->clients, i);
         const char *found = client ? check_client(client) : NULL;
 
+        if (!found && client)
+            found = check_places(core, client, sums);
         if (found)
             return found;
         requests += client ? client->request_count : 0;
@@ -382,11 +442,11 @@ const char *core_check(const struct core *core)
         return "no host memory for the check";
     found = check_chunks(core, sums);
     if (!found)
+        found = check_clients(core, sums);
+    if (!found)
         found = check_devices(core, sums);
     if (!found)
         found = check_leases(core);
-    if (!found)
-        found = check_clients(core);
     free(sums);
     return found;
 }

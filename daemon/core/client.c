@@ -7,7 +7,9 @@
 #include "daemon/core/answer.h"
 #include "daemon/core/change.h"
 #include "daemon/core/lease.h"
+#include "daemon/core/pressure.h"
 #include "daemon/core/request.h"
+#include "daemon/core/stalled.h"
 #include "daemon/core/states.h"
 #include "daemon/core/tenant.h"
 
@@ -53,6 +55,13 @@ static bool client_allowed(
     return false;
 }
 
+void client_slots_init(struct core *core)
+{
+    slots_done(&core->clients);
+    slots_init(&core->clients,
+        sizeof(struct client) + core->device_count * sizeof(struct client_device), LIMIT_CLIENTS);
+}
+
 void client_add_event(struct core *core, const struct core_event *event)
 {
     struct tenant *tenant = tenant_find(core, event->client_add.tenant);
@@ -72,7 +81,8 @@ void client_add_event(struct core *core, const struct core_event *event)
     list_init(&client->holdings);
     list_init(&client->requests);
     client_set_state(client, CLIENT_ACTIVE);
-    tenant->clients++;
+    if (tenant->clients++ == 0)
+        pressure_clients_changed(core, tenant);
     change_client(core, client);
     action = answer_add(core, CORE_ACTION_CLIENT_ADDED);
     action->client = slot_id(&client->slot);
@@ -89,7 +99,8 @@ static void client_drop_requests(struct core *core, struct client *client)
 static void client_end(struct core *core, struct client *client)
 {
     answer_add(core, CORE_ACTION_CLIENT_GONE)->client = slot_id(&client->slot);
-    client->tenant->clients--;
+    if (--client->tenant->clients == 0)
+        pressure_clients_changed(core, client->tenant);
     change_client(core, client);
     if (client->state != CLIENT_DEAD)
         client_set_state(client, CLIENT_DEAD);
@@ -100,20 +111,24 @@ void client_detach_event(struct core *core, struct client *client)
 {
     if (client->state != CLIENT_ACTIVE)
         return;
+    stalled_leave(core, client);
     client_set_state(client, CLIENT_DETACHED);
     client_drop_requests(core, client);
     if (list_empty(&client->holdings))
         client_end(core, client);
 }
 
-void client_attach_event(struct client *client)
+void client_attach_event(struct core *core, struct client *client)
 {
-    if (client->state == CLIENT_DETACHED)
-        client_set_state(client, CLIENT_ACTIVE);
+    if (client->state != CLIENT_DETACHED)
+        return;
+    client_set_state(client, CLIENT_ACTIVE);
+    stalled_enter(core, client);
 }
 
 void client_dead_event(struct core *core, struct client *client)
 {
+    stalled_leave(core, client);
     client_set_state(client, CLIENT_DEAD);
     client_drop_requests(core, client);
     list_for_each_safe(holder, &client->holdings, struct holder, client_link)

@@ -10,6 +10,7 @@
 #include "base/size.h"
 #include "daemon/core/account.h"
 #include "daemon/core/answer.h"
+#include "daemon/core/pressure.h"
 #include "daemon/core/reclaim.h"
 
 /* One tenant's values by themselves. False after a refusal. */
@@ -83,6 +84,12 @@ static bool configuration_sane(struct core *core, const struct core_event *event
             return false;
         }
     }
+    if (event->configure.pressure &&
+        !pressure_thresholds_sane(&event->configure.pressure->levels)) {
+        answer_refuse(core, event, GMB_STATUS_INVALID, GMB_LIMIT_NONE,
+            "thresholds of pressure don't rise from level to level, or not above the hysteresis");
+        return false;
+    }
     for (uint32_t d = 0; d < core->device_count; d++) {
         uint64_t sum = 0;
 
@@ -131,7 +138,8 @@ static bool config_differs(const struct tenant *tenant, const struct core_tenant
     }
     return !tenant->configured || tenant->priority != config->priority ||
            tenant->weight != config->weight || tenant->clients_max != config->clients_max ||
-           tenant->leases_max != config->leases_max || tenant->tier_format != config->tier_format;
+           tenant->leases_max != config->leases_max || tenant->tier_format != config->tier_format ||
+           memcmp(&tenant->ladder, &config->ladder, sizeof(tenant->ladder)) != 0;
 }
 
 static void config_apply(
@@ -149,6 +157,8 @@ static void config_apply(
     tenant->clients_max = config->clients_max;
     tenant->leases_max = config->leases_max;
     tenant->tier_format = config->tier_format;
+    tenant->ladder = config->ladder;
+    pressure_ladder_changed(core, tenant);
     for (uint32_t i = 0; i < tenant->account_count; i++) {
         account_set_limits(&tenant->accounts[i], &config->memory[i]);
         reclaim_overage(core, &tenant->accounts[i]);
@@ -197,6 +207,8 @@ void tenant_configure_event(struct core *core, const struct core_event *event)
 {
     if (!configuration_sane(core, event) || !tenants_make(core, event))
         return;
+    if (event->configure.pressure)
+        pressure_configure(core, event->configure.pressure);
     core->revision++;
     /* First those that lose: guarantees may move from one tenant to another. */
     for (uint32_t i = 0; i < core->tenant_high; i++) {

@@ -16,8 +16,10 @@
 #include "daemon/core/gang.h"
 #include "daemon/core/holder.h"
 #include "daemon/core/lease.h"
+#include "daemon/core/pressure.h"
 #include "daemon/core/queue.h"
 #include "daemon/core/request.h"
+#include "daemon/core/stalled.h"
 #include "daemon/core/supply.h"
 #include "daemon/core/tenant.h"
 #include "daemon/core/verify.h"
@@ -38,6 +40,18 @@ const struct core_options core_options_default = {
     .reclaim_ns = 100 * NSEC_PER_MSEC,
     /* Off: what is kept ready is taken from what others could have. */
     .prefetch_bytes = 0,
+    .pressure =
+        {
+            .levels =
+                {
+                    .share = {0, 800000, 900000, 970000},
+                    .stall = {0, 50000, 200000, 500000},
+                    .hysteresis = 50000,
+                    .dwell_ns = 2 * NSEC_PER_SEC,
+                },
+            /* Batches and contexts change over some requests' length. */
+            .degrade_dwell_ns = 5 * NSEC_PER_SEC,
+        },
 };
 
 static const char *const event_names[] = {
@@ -60,7 +74,9 @@ static const char *const event_names[] = {
     [CORE_EVENT_ARENA_SHARE] = "arena-share",
     [CORE_EVENT_ARENA_RETURN] = "arena-return",
     [CORE_EVENT_DEVICE_DRAIN] = "device-drain",
+    [CORE_EVENT_RESTORE_WAIT] = "restore-wait",
     [CORE_EVENT_DEVICE_FAIL] = "device-fail",
+    [CORE_EVENT_DEVICE_HOLD] = "device-hold",
     [CORE_EVENT_CANCEL] = "cancel",
     [CORE_EVENT_CHUNK_CREATED] = "chunk-created",
     [CORE_EVENT_CHUNK_FAILED] = "chunk-failed",
@@ -81,6 +97,8 @@ static const char *const action_names[] = {
     [CORE_ACTION_CHUNK_RELEASE] = "chunk-release",
     [CORE_ACTION_MEMORY_OBSERVE] = "memory-observe",
     [CORE_ACTION_RECLAIM] = "reclaim",
+    [CORE_ACTION_PRESSURE] = "pressure",
+    [CORE_ACTION_ADVICE] = "advice",
 };
 static_assert(ARRAY_SIZE(action_names) == CORE_ACTION_MAX, "one name for each action");
 
@@ -107,7 +125,7 @@ int core_new(const struct core_options *options, struct core **ret)
     }
     core->options = *options;
     list_init(&core->gangs_fit);
-    slots_init(&core->clients, sizeof(struct client), LIMIT_CLIENTS);
+    client_slots_init(core);
     slots_init(&core->leases, sizeof(struct lease), LIMIT_CHUNKS_TOTAL + LIMIT_REQUESTS_TOTAL);
     slots_init(&core->requests, sizeof(struct request), LIMIT_REQUESTS_TOTAL);
     slots_init(&core->chunks, sizeof(struct chunk), LIMIT_CHUNKS_TOTAL);
@@ -121,6 +139,12 @@ struct core *core_free(struct core *core)
 {
     if (!core)
         return NULL;
+    for (uint32_t i = 0; i < core->requests.high; i++) {
+        struct request *request = slots_at(&core->requests, i);
+
+        if (request)
+            gang_disband(request->gang);
+    }
     for (uint32_t i = 0; i < core->leases.high; i++) {
         struct lease *lease = slots_at(&core->leases, i);
 
@@ -141,6 +165,8 @@ struct core *core_free(struct core *core)
     slots_done(&core->chunks);
     heap_done(&core->deadlines);
     heap_done(&core->wakes);
+    heap_done(&core->pressures);
+    heap_done(&core->ladders);
     free(core->claims);
     free(core);
     return NULL;
@@ -165,7 +191,7 @@ static void step_client(struct core *core, const struct core_event *event)
     if (event->type == CORE_EVENT_CLIENT_DETACH)
         client_detach_event(core, client);
     else if (event->type == CORE_EVENT_CLIENT_ATTACH)
-        client_attach_event(client);
+        client_attach_event(core, client);
     else if (event->type == CORE_EVENT_CLIENT_DEAD)
         client_dead_event(core, client);
     else if (event->type == CORE_EVENT_LEASE_REQUEST)
@@ -232,8 +258,14 @@ static void step_event(struct core *core, const struct core_event *event)
     case CORE_EVENT_DEVICE_DRAIN:
         device_drain_event(core, event);
         break;
+    case CORE_EVENT_RESTORE_WAIT:
+        stalled_restore_event(core, event);
+        break;
     case CORE_EVENT_DEVICE_FAIL:
         device_fail_event(core, event);
+        break;
+    case CORE_EVENT_DEVICE_HOLD:
+        device_hold_event(core, event);
         break;
     case CORE_EVENT_CLIENT_ADD:
         client_add_event(core, event);
@@ -282,6 +314,7 @@ void core_step(struct core *core, const struct core_event *event, uint64_t now_n
     gangs_admit(core);
     for (uint32_t i = 0; i < core->device_count; i++)
         device_work(core, core->devices[i]);
+    pressure_work(core);
     if (core->dropped_tenants > 0)
         tenants_sweep(core);
     core->actions = NULL;
@@ -301,5 +334,5 @@ uint64_t core_next_tick(const struct core *core)
         due_ns = MIN(due_ns, deadline->key);
     for (uint32_t i = 0; i < core->device_count; i++)
         due_ns = MIN(due_ns, device_due(core->devices[i]));
-    return due_ns;
+    return MIN(due_ns, pressure_next(core));
 }

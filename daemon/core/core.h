@@ -19,6 +19,9 @@
 
 #include "base/error.h"
 #include "base/limits.h"
+#include "policies/ladder.h"
+#include "policies/pressure.h"
+#include "policies/stall.h"
 
 struct core;
 
@@ -38,7 +41,13 @@ struct core_tenant_config {
     uint32_t clients_max; /* UINT32_MAX: no limit of the tenant's own */
     uint32_t leases_max;
     uint32_t tier_format; /* how evicted pages lie there: the core only keeps it */
+    struct ladder ladder; /* what its workers are asked for under pressure */
     struct core_memory_limits memory[LIMIT_DEVICES]; /* by device index */
+};
+
+struct core_pressure_options {
+    struct pressure_thresholds levels;
+    uint64_t degrade_dwell_ns; /* on one rung of the ladder before the next lower one */
 };
 
 struct core_options {
@@ -50,6 +59,7 @@ struct core_options {
     uint64_t reclaim_ns;        /* distance of repeated RECLAIM actions */
     uint64_t prefetch_bytes;    /* clean chunks kept ready on each device */
     uint32_t clients_max;       /* of all tenants together; 0: LIMIT_CLIENTS */
+    struct core_pressure_options pressure;
 };
 
 /* The values in force where the configuration says nothing; each is explained in core.c. */
@@ -77,7 +87,9 @@ enum core_event_type {
     CORE_EVENT_LEASE_ATTACH,  /* another client of the tenant becomes a holder of an arena */
     CORE_EVENT_ARENA_SHARE,   /* chunks that are there for a holder that hasn't got them */
     CORE_EVENT_DEVICE_DRAIN,  /* no grant there any more, or again */
+    CORE_EVENT_RESTORE_WAIT,  /* a client begins or ends to wait for pages to be restored */
     CORE_EVENT_DEVICE_FAIL,   /* it is lost or broken: out of service for good */
+    CORE_EVENT_DEVICE_HOLD,   /* memory kept back there for the shell's own process */
     CORE_EVENT_CANCEL,
     CORE_EVENT_CHUNK_CREATED,   /* answers CORE_ACTION_CHUNK_CREATE */
     CORE_EVENT_CHUNK_FAILED,    /* answers CORE_ACTION_CHUNK_CREATE */
@@ -105,7 +117,8 @@ struct core_event {
         struct {
             const struct core_tenant_config *tenants; /* borrowed for the call */
             size_t count;
-        } configure; /* CONFIGURED or REFUSED, with `cookie` */
+            const struct core_pressure_options *pressure; /* borrowed; NULL: as they are */
+        } configure;                                      /* CONFIGURED or REFUSED, with `cookie` */
         struct {
             const struct core_tenant_config *tenant; /* borrowed; found by name */
             uint64_t expected_revision;              /* 0: whatever it is */
@@ -166,7 +179,15 @@ struct core_event {
         } device_drain; /* answered by nothing: waiting requests there are refused */
         struct {
             uint32_t device;
+            bool waits;
+        } restore_wait; /* answered by nothing; saying the same again changes nothing */
+        struct {
+            uint32_t device;
         } device_fail; /* as device_drain, and its memory is no longer verified */
+        struct {
+            uint32_t device;
+            uint64_t bytes; /* 0: the process has its memory, and is among those that use some */
+        } device_hold;      /* answered by nothing */
         struct {
             uint64_t request; /* the client's own id of the request to withdraw */
         } cancel;             /* DONE or REFUSE */
@@ -182,8 +203,9 @@ struct core_event {
                                     above the device's total: the driver couldn't say */
         } observed;
     };
-    core_id client;   /* CLIENT_*, LEASE_*, GANG_*, ARENA_*, CANCEL */
-    uint64_t request; /* of the same but CLIENT_*: the client's id of this request, > 0 */
+    core_id client;   /* CLIENT_*, LEASE_*, GANG_*, ARENA_*, CANCEL, RESTORE_WAIT */
+    uint64_t request; /* of the same but CLIENT_* and RESTORE_WAIT: the client's id of this request,
+                         > 0 */
     uint64_t cookie;  /* CONFIGURE, TENANT_SET, CLIENT_ADD: comes back in the answer */
 };
 
@@ -202,6 +224,8 @@ enum core_action_type {
     CORE_ACTION_CHUNK_RELEASE,  /* answered by CHUNK_RELEASED */
     CORE_ACTION_MEMORY_OBSERVE, /* answered by MEMORY_OBSERVED */
     CORE_ACTION_RECLAIM,        /* a request waits for the device: empty chunks of arenas for it */
+    CORE_ACTION_PRESSURE,       /* figures of a tenant on a device changed: core_pressure_get() */
+    CORE_ACTION_ADVICE,         /* a tenant is asked for other steps: core_advice_get() */
     CORE_ACTION_MAX
 };
 
@@ -245,8 +269,18 @@ struct core_action {
         struct {
             uint64_t revision;
         } configured;
+        struct {
+            uint32_t device, tenant;
+            bool level; /* the tenant's level there or the device's is another: at once; else at
+                           most once each CORE_PRESSURE_INTERVAL_NS */
+        } pressure;
+        struct {
+            uint32_t tenant;
+        } advice;
     };
 };
+
+#define CORE_PRESSURE_INTERVAL_NS UINT64_C(1000000)
 
 /* No step yields more: what is left over is done by the next one (see core_busy). */
 #define CORE_ACTIONS_MAX 512
@@ -387,6 +421,7 @@ const char *core_check(const struct core *core);
 struct core_device_view {
     uint64_t total, reserve, creating, leased, cached, clean, releasing, orphaned, unaccounted,
         free, granularity;
+    uint64_t lacking; /* of what DEVICE_HOLD keeps back: not there, and not on its way */
     uint32_t waiting;
     bool draining, failed;
 };
@@ -415,6 +450,27 @@ struct core_lease_view {
     uint32_t max_chunks; /* of an arena; 0 for a workspace */
     uint64_t chunk_bytes, since_ns;
 };
+/* Up to date as of the last step; stall totals in ns, averages in millionths of the time. */
+struct core_pressure_view {
+    enum pressure_level level, device_level;
+    struct core_memory_limits limits;
+    uint64_t used;      /* charged, what it gave back and is kept for it included */
+    uint64_t headroom;  /* what it could have now without anybody giving anything */
+    uint64_t reachable; /* the most that it can ever have */
+    uint64_t stall_ns[STALL_LINE_MAX];
+    uint32_t stall[STALL_LINE_MAX][STALL_AVERAGE_MAX];
+    bool stalled;          /* somebody is right now */
+    uint64_t wait_mean_ns; /* of requests that had to wait: a moving mean; 0: none ever did */
+    uint32_t waiting;
+    bool draining;
+};
+struct core_advice_view {
+    uint64_t id; /* grows; 0: nothing was ever asked */
+    enum pressure_level rung;
+    uint64_t since_ns;
+    uint64_t used_then, used_now; /* over all devices, when it was given and now */
+    struct ladder_rung steps;     /* in force, those of lower rungs included */
+};
 struct core_totals {
     uint64_t revision, granted, refused, timed_out;
     uint32_t devices, tenants, clients, leases, waiting;
@@ -427,6 +483,11 @@ bool core_tenant_get(const struct core *core, uint32_t tenant, struct core_tenan
 bool core_tenant_find(const struct core *core, const char *name, uint32_t *ret_tenant);
 bool core_tenant_device_get(
     const struct core *core, uint32_t tenant, uint32_t device, struct core_tenant_device_view *ret);
+bool core_pressure_get(
+    const struct core *core, uint32_t tenant, uint32_t device, struct core_pressure_view *ret);
+bool core_device_pressure(
+    const struct core *core, uint32_t device, enum pressure_level *ret_level, uint64_t *ret_used);
+bool core_advice_get(const struct core *core, uint32_t tenant, struct core_advice_view *ret);
 bool core_lease_get(const struct core *core, core_id lease, struct core_lease_view *ret);
 /* The next one behind `after` (0: the first) in slot order: for paged lists. */
 bool core_client_next(const struct core *core, core_id after, struct core_client_view *ret);

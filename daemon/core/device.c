@@ -5,6 +5,7 @@
 #include "daemon/core/account.h"
 #include "daemon/core/answer.h"
 #include "daemon/core/change.h"
+#include "daemon/core/client.h"
 #include "daemon/core/reclaim.h"
 #include "daemon/core/supply.h"
 #include "daemon/core/verify.h"
@@ -31,6 +32,7 @@ static struct device *device_new(struct core *core, const struct core_event *eve
     list_init(&device->suspect_accounts);
     list_init(&device->over_accounts);
     list_init(&device->supply);
+    list_init(&device->touched);
     list_init(&device->verify.chunks);
     return device;
 }
@@ -66,6 +68,7 @@ void device_add_event(struct core *core, const struct core_event *event)
         return;
     }
     core->devices[core->device_count++] = device;
+    client_slots_init(core);
     answer_add(core, CORE_ACTION_DEVICE_ADDED)->device.device = device->index;
     core->actions->items[core->actions->count - 1].cookie = event->cookie;
 }
@@ -95,6 +98,33 @@ void device_fail_event(struct core *core, const struct core_event *event)
     device->drain = true;
     device->expire_ns = core->now_ns;
     suspect_credit(device, device->suspects);
+}
+
+void device_hold_event(struct core *core, const struct core_event *event)
+{
+    struct device *device;
+
+    if (event->device_hold.device >= core->device_count)
+        return;
+    device = core->devices[event->device_hold.device];
+    device->hold_wanted = MIN(event->device_hold.bytes, device->capacity);
+    device->hold_looks = device->looks;
+    /* The same look that sees that the process has gone, or that it has its memory, changes what is
+     * kept back: never both at once, nor neither. */
+    device->observe_ns = MIN(device->observe_ns, core->now_ns);
+    device->drain = true;
+}
+
+/* What is kept back goes before every request: what lies ready makes room for it. */
+static void hold_reclaim(struct core *core, struct device *device)
+{
+    const struct reclaim_want want = {
+        .bytes = device_hold_lacking(device), .clean = true, .low = true};
+
+    if (want.bytes == 0)
+        return;
+    device->ahead_chunk_bytes = device->ahead_bytes = 0;
+    (void) reclaim_for(core, &device->nobody, &want);
 }
 
 /* Tenants above a MemoryMax that was lowered give back from their arenas. */
@@ -138,6 +168,7 @@ void device_wake(struct core *core, struct device *device)
         reclaim_expired(core, device);
     if (device->suspects > 0)
         device->age_ns = suspect_age(device, core->now_ns, core->options.orphan_grace_ns);
+    hold_reclaim(core, device);
     overage_reclaim(core, device);
 }
 

@@ -32,6 +32,13 @@ void gang_free(struct gang *gang)
 
 static_assert(LIMIT_DEVICES <= 64, "a device has its bit");
 
+void gang_disband(struct gang *gang)
+{
+    for (uint32_t i = 0; gang && i < gang->count; i++)
+        gang->parts[i]->gang = NULL;
+    gang_free(gang);
+}
+
 /* Each part on a device of its own, which every answer of the core's can name. */
 static bool devices_differ(struct core *core, const struct core_event *event)
 {

@@ -18,6 +18,8 @@ static inline struct request *request_part(struct request *request, uint32_t ind
 void gang_request_event(struct core *core, struct client *client, const struct core_event *event);
 /* After its parts are gone. Accepts NULL. */
 void gang_free(struct gang *gang);
+/* Frees it from under its parts, at the end of everything. Accepts NULL. */
+void gang_disband(struct gang *gang);
 
 /* What the request is ranked by on its device: of a gang's part the same as on all the others. */
 void gang_rank(

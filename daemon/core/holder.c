@@ -7,6 +7,7 @@
 #include "daemon/core/change.h"
 #include "daemon/core/lease.h"
 #include "daemon/core/request.h"
+#include "daemon/core/stalled.h"
 
 #define WORD_BITS 64u
 
@@ -21,12 +22,13 @@ static uint8_t place_find(const struct lease *lease)
     return (uint8_t) __builtin_ctz(~taken);
 }
 
-struct holder *holder_new(struct lease *lease, struct client *client)
+struct holder *holder_new(struct core *core, struct lease *lease, struct client *client)
 {
-    return holder_new_at(lease, client, place_find(lease));
+    return holder_new_at(core, lease, client, place_find(lease));
 }
 
-struct holder *holder_new_at(struct lease *lease, struct client *client, uint8_t place)
+struct holder *holder_new_at(
+    struct core *core, struct lease *lease, struct client *client, uint8_t place)
 {
     size_t words = (lease->max + WORD_BITS - 1) / WORD_BITS;
     struct holder *holder = calloc(1, sizeof(*holder) + words * sizeof(holder->has[0]));
@@ -41,13 +43,15 @@ struct holder *holder_new_at(struct lease *lease, struct client *client, uint8_t
     client->tenant->attached += lease->holder_count > 0;
     list_append(&lease->holders, &holder->lease_link);
     lease->holder_count++;
+    stalled_lease(core, lease->account, client, 1);
     return holder;
 }
 
-void holder_free(struct holder *holder)
+void holder_free(struct core *core, struct holder *holder)
 {
     struct lease *lease = holder->lease;
 
+    stalled_lease(core, lease->account, holder->client, -1);
     if (list_linked(&holder->client_link))
         holder->client->holding_count--;
     list_remove(&holder->client_link);
@@ -152,7 +156,7 @@ void holder_attach_event(struct core *core, struct client *client, const struct 
 
     if (!request_allowed(core, client, event, 1) || !attach_allowed(core, lease, client, event))
         return;
-    holder = holder_new(lease, client);
+    holder = holder_new(core, lease, client);
     if (!holder) {
         answer_refuse(core, event, GMB_STATUS_INTERNAL, GMB_LIMIT_NONE,
             "no host memory in the broker for another holder");

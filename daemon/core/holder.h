@@ -11,11 +11,12 @@
 #include "daemon/core/types.h"
 
 /* The lease's first or next holder, which has nothing. NULL without host memory. */
-struct holder *holder_new(struct lease *lease, struct client *client);
+struct holder *holder_new(struct core *core, struct lease *lease, struct client *client);
 /* The same in a place that no other of the lease has, below LIMIT_LEASE_HOLDERS. */
-struct holder *holder_new_at(struct lease *lease, struct client *client, uint8_t place);
+struct holder *holder_new_at(
+    struct core *core, struct lease *lease, struct client *client, uint8_t place);
 /* One that has nothing; it leaves the lease's and the client's lists. */
-void holder_free(struct holder *holder);
+void holder_free(struct core *core, struct holder *holder);
 /* The lease is ACTIVE: its client counts it. */
 void holder_enter(struct holder *holder);
 /* NULL when the client holds no part of the lease. */

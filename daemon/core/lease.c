@@ -31,7 +31,7 @@ static struct lease *lease_make(
     lease->max = max;
     list_init(&lease->holders);
     list_init(&lease->requests);
-    holder = holder_new(lease, client);
+    holder = holder_new(core, lease, client);
     if (!holder) {
         slots_give(&core->leases, lease);
         return NULL;
@@ -92,7 +92,7 @@ void lease_drop_pending(struct core *core, struct lease *lease)
 {
     assert(lease->count == 0);
     lease->account->tenant->leases_pending--;
-    holder_free(list_first(&lease->holders, struct holder, lease_link));
+    holder_free(core, list_first(&lease->holders, struct holder, lease_link));
     lease_free(core, lease);
 }
 
@@ -190,7 +190,7 @@ void lease_let_go(struct core *core, struct holder *holder)
             chunk_let_go(core, holder, i);
     }
     workspace_truncate(core, holder, 0);
-    holder_free(holder);
+    holder_free(core, holder);
     if (lease->holder_count == 0)
         lease_end(core, lease);
 }

@@ -12,6 +12,7 @@
 #include "daemon/core/answer.h"
 #include "daemon/core/gang.h"
 #include "daemon/core/request.h"
+#include "daemon/core/stalled.h"
 #include "daemon/core/states.h"
 #include "policies/fairness.h"
 
@@ -36,6 +37,7 @@ static void queue_insert(struct core *core, struct request *request, struct list
     if (!list_linked(&account->waiting_link))
         list_append(&account->device->waiting_accounts, &account->waiting_link);
     queue_count(core, request, 1);
+    stalled_request(core, account, request->client, 1);
     if (where == &account->waiting)
         account->device->drain = true; /* behind others of its tenant it changes nothing */
 }
@@ -126,10 +128,11 @@ void queue_remove(struct core *core, struct request *request)
     if (list_empty(&account->waiting))
         list_remove(&account->waiting_link);
     queue_count(core, request, -1);
+    stalled_request(core, account, request->client, -1);
 }
 
 /* One that stood behind others of its tenant was held back by what held back the first. */
-static void part_expire(struct request *request)
+static void part_expire(struct core *core, struct request *request)
 {
     struct account *account = request->lease->account;
     struct request *first = list_first(&account->waiting, struct request, queue_link);
@@ -142,12 +145,13 @@ static void part_expire(struct request *request)
         next->limit = request->limit;
     }
     account->device->drain = true;
+    stalled_waited(core, request);
 }
 
 static void queue_expire(struct core *core, struct request *request)
 {
     for (uint32_t i = 0; i < request_parts(request); i++)
-        part_expire(request_part(request, i));
+        part_expire(core, request_part(request, i));
     request = gang_culprit(request);
     request_refuse(core, request, request->immediate ? GMB_STATUS_EXHAUSTED : GMB_STATUS_TIMED_OUT);
 }
@@ -210,12 +214,13 @@ static void queue_refuse_all(struct core *core, struct device *device)
 void queue_drain(struct core *core, struct device *device)
 {
     struct fairness_claim *claims = core->claims;
-    uint64_t reserved = 0;
+    uint64_t reserved = 0, before;
     size_t count = 0;
 
     if (!device->drain)
         return;
     device->drain = false;
+    device->reserved = device->reserved_priority = 0;
     device->ahead_chunk_bytes = device->ahead_bytes = 0;
     if (device_closed(device)) {
         queue_refuse_all(core, device);
@@ -234,10 +239,14 @@ void queue_drain(struct core *core, struct device *device)
         }
         account = fairness_take(claims, &count).owner;
         first = list_first(&account->waiting, struct request, queue_link);
+        before = reserved;
         if (admit_decide(core, first, &reserved) && !list_empty(&account->waiting)) {
             struct fairness_claim next = claim_make(core, account);
 
             fairness_put(claims, &count, &next);
         }
+        if (reserved > before)
+            device->reserved_priority = MAX(device->reserved_priority, account->tenant->priority);
+        device->reserved = reserved;
     }
 }

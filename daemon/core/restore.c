@@ -14,6 +14,7 @@
 #include "daemon/core/chunk.h"
 #include "daemon/core/holder.h"
 #include "daemon/core/lease.h"
+#include "daemon/core/pressure.h"
 #include "daemon/core/tenant.h"
 #include "daemon/core/verify.h"
 
@@ -97,7 +98,8 @@ static int client_restore(struct core *core, const struct core_record *record)
     client->state = CLIENT_DETACHED;
     list_init(&client->holdings);
     list_init(&client->requests);
-    tenant->clients++;
+    if (tenant->clients++ == 0)
+        pressure_clients_changed(core, tenant);
     return 0;
 }
 
@@ -116,9 +118,10 @@ static bool lease_sane(const struct core *core, const struct core_record *record
                (record->lease.count > 0 && record->lease.count <= LIMIT_LEASE_CHUNKS));
 }
 
-static int holder_add(struct lease *lease, struct client *client, uint8_t place, bool open)
+static int holder_add(
+    struct core *core, struct lease *lease, struct client *client, uint8_t place, bool open)
 {
-    struct holder *holder = holder_new_at(lease, client, place);
+    struct holder *holder = holder_new_at(core, lease, client, place);
 
     if (!holder)
         return -ENOMEM;
@@ -166,7 +169,7 @@ static int lease_restore(struct core *core, const struct core_record *record)
     tenant->arenas += lease->max > 0;
     tenant->arena_chunks += lease->max;
     core->active_leases++;
-    return client ? holder_add(lease, client, 0, record->lease.open || lease->max == 0) : 0;
+    return client ? holder_add(core, lease, client, 0, record->lease.open || lease->max == 0) : 0;
 }
 
 static int holder_restore(struct core *core, const struct core_record *record)
@@ -182,7 +185,7 @@ static int holder_restore(struct core *core, const struct core_record *record)
     if (place == 0 || lease->max == 0 || client->tenant != lease->account->tenant ||
         holder_find(lease, client))
         return -EINVAL;
-    return holder_add(lease, client, place, record->holder.open);
+    return holder_add(core, lease, client, place, record->holder.open);
 }
 
 /* ------------------------------------------------------------------ chunks */

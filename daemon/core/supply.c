@@ -15,6 +15,7 @@
 #include "daemon/core/gang.h"
 #include "daemon/core/queue.h"
 #include "daemon/core/request.h"
+#include "daemon/core/stalled.h"
 #include "daemon/core/states.h"
 
 /* Chunks with the shell at once; beyond that, one of each tenant that has none there. */
@@ -133,6 +134,7 @@ int supply_start(struct core *core, struct request *request, const struct supply
     request->supplied = true;
     request->next_issue = new;
     request->missing = plan->create;
+    stalled_waited(core, request);
     queue_remove(core, request);
     request_set_state(request, REQUEST_CREATING);
     if (request->missing > 0)

@@ -6,6 +6,7 @@
 
 #include "daemon/core/account.h"
 #include "daemon/core/change.h"
+#include "daemon/core/pressure.h"
 
 struct tenant *tenant_find(const struct core *core, const char *name)
 {
@@ -39,6 +40,8 @@ struct tenant *tenant_new_at(struct core *core, const char *name, uint32_t index
     struct tenant *tenant;
 
     assert(index < LIMIT_TENANTS && !core->tenants[index]);
+    if (pressure_reserve(core) < 0)
+        return NULL;
     tenant = calloc(1, sizeof(*tenant) + core->device_count * sizeof(struct account));
     if (!tenant)
         return NULL;
@@ -57,6 +60,7 @@ struct tenant *tenant_new_at(struct core *core, const char *name, uint32_t index
 void tenant_free(struct core *core, struct tenant *tenant)
 {
     assert(tenant->clients == 0 && tenant->leases == 0 && tenant->leases_pending == 0);
+    pressure_forget(core, tenant);
     for (uint32_t i = 0; i < tenant->account_count; i++)
         account_done(&tenant->accounts[i]);
     core->changed_tenants -= tenant->changed;

@@ -15,6 +15,8 @@
  */
 #pragma once
 
+#include <assert.h>
+
 #include "base/clock.h"
 #include "base/heap.h"
 #include "base/list.h"
@@ -105,6 +107,15 @@ struct account {
     uint32_t issued;         /* CREATING chunks that the shell was asked for */
     uint32_t waiting_count;
     uint64_t waiting_bytes; /* of the requests that wait */
+
+    uint32_t active_clients, stalled_clients; /* connected ones: see stalled.h */
+    struct stall stall;
+    struct pressure_state pressure;
+    uint8_t shown_device_level; /* as the shell was told last … */
+    uint64_t shown_ns;          /* … which was then */
+    uint64_t wait_mean_ns;
+    struct heap_node due;     /* core.pressures: when to look again though nothing happened */
+    struct list touched_link; /* device.touched: something changed within this step */
 };
 
 struct pool {
@@ -144,6 +155,22 @@ struct verify {
     uint64_t look_ns;    /* when that is; CLOCK_NEVER while one is with the shell */
 };
 
+/* What a device has for everybody: when it changes, every tenant's headroom there does. */
+struct common {
+    uint64_t ready, unused_min, reserved;
+    uint32_t reserved_priority;
+    uint32_t level;
+    bool draining;
+};
+
+/* All tenants' figures on one device are looked at anew, some in each step. */
+struct sweep {
+    struct common seen; /* as it was when the last sweep began */
+    uint64_t began_ns;
+    uint32_t next; /* tenant's index, while one runs */
+    bool running, wanted;
+};
+
 struct device {
     struct core *core;
     uint32_t index;
@@ -153,9 +180,13 @@ struct device {
     uint64_t owned;      /* … and of these */
     uint64_t min_sum;    /* MemoryMin of all tenants */
     uint64_t unused_min; /* max(0, MemoryMin - used) of all tenants */
+    uint64_t spare;      /* CACHED bytes of all tenants, as far as these stay above MemoryMin */
     uint64_t others;     /* what was last seen in use that is neither ours nor suspect */
     uint64_t stuck;      /* of the leased bytes: held by their holders alone, part of `others` */
     uint32_t changed;    /* accounts that are marked so */
+    /* Kept back for a process of the shell's that isn't there, as if others used it. */
+    uint64_t hold, hold_wanted; /* … and from the next look on, which sees what it has by then */
+    uint32_t hold_looks;        /* looks that were on their way before */
     struct account nobody;
 
     struct list idle_accounts, releasing_accounts, waiting_accounts, suspect_accounts,
@@ -178,6 +209,12 @@ struct device {
     bool draining;            /* an operator empties it: nothing new is granted */
     bool failed;              /* it is lost or broken: nor here */
     bool drain;               /* something changed that may let a request through */
+
+    uint64_t reserved;          /* by requests that the last drain left waiting … */
+    uint32_t reserved_priority; /* … of tenants of at most this Priority */
+    struct pressure_state pressure;
+    struct list touched;
+    struct sweep sweep;
 };
 
 struct tenant {
@@ -191,9 +228,23 @@ struct tenant {
     uint32_t clients, leases, leases_pending, waiting;
     uint32_t arenas, arena_chunks; /* of the leases, and their indices */
     uint32_t attached;             /* holders of its leases beyond the first of each */
+    struct ladder ladder;
+    struct ladder_state rung;
+    struct ladder_rung asked; /* steps of the last advice */
+    uint64_t advice, advice_ns, advice_used;
+    struct heap_node ladder_due; /* core.ladders */
     uint32_t account_count;
     struct account accounts[]; /* by device index */
 };
+
+/* What a client has and waits for on one device. */
+struct client_device {
+    uint32_t leases;  /* and those that it asks for */
+    uint16_t waiting; /* QUEUED requests */
+    bool restoring;   /* wanted pages are not there yet */
+    bool stalled;     /* one of both */
+};
+static_assert(LIMIT_REQUESTS_PER_CLIENT <= UINT16_MAX, "a client's requests can be counted");
 
 struct client {
     struct slot slot;
@@ -202,7 +253,8 @@ struct client {
     struct list holdings; /* struct holder.client_link, of ACTIVE leases */
     struct list requests; /* struct request.client_link */
     uint32_t holding_count, request_count;
-    uint64_t leased_bytes; /* that it has; what is shared counts for each holder */
+    uint64_t leased_bytes;          /* that it has; what is shared counts for each holder */
+    struct client_device devices[]; /* by device index */
 };
 
 struct holder {
@@ -288,7 +340,8 @@ struct core {
     struct slots clients, leases, requests, chunks;
     struct list pools[POOL_BUCKETS];
     struct heap deadlines, wakes;
-    struct list gangs_fit; /* struct gang.link, in the step that runs */
+    struct heap pressures, ladders; /* struct account.due, struct tenant.ladder_due */
+    struct list gangs_fit;          /* struct gang.link, in the step that runs */
     uint64_t steps;
     uint64_t revision, arrivals;
     uint64_t granted, refused, timed_out;

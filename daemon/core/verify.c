@@ -194,6 +194,7 @@ void verify_observed(struct core *core, struct device *device, uint64_t free_byt
     if (device->looks == 0)
         return; /* nobody asked */
     device->looks--;
+    device->hold_looks -= device->hold_looks > 0;
     routine_next(core, device);
     if (known && in_use < expected)
         suspect_credit(device, expected - in_use);
@@ -205,8 +206,11 @@ void verify_observed(struct core *core, struct device *device, uint64_t free_byt
             : known        ? missing
                            : released))
         return;
-    if (known && device->bytes[CHUNK_RELEASED] == 0)
+    if (known && device->bytes[CHUNK_RELEASED] == 0) {
         others_set(device, sub_saturate(in_use, device->suspects));
+        if (device->hold_wanted > device->hold || device->hold_looks == 0)
+            device->hold = device->hold_wanted;
+    }
     device->drain = true;
 }
 

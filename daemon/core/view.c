@@ -1,6 +1,7 @@
 /* What the shell may see: copies, never the objects. */
 #include "daemon/core/account.h"
 #include "daemon/core/holder.h"
+#include "daemon/core/pressure.h"
 #include "daemon/core/tenant.h"
 
 #include <string.h>
@@ -40,6 +41,7 @@ bool core_device_get(const struct core *core, uint32_t index, struct core_device
         .unaccounted = device_unaccounted(device),
         .free = device_free(device),
         .granularity = device->granularity,
+        .lacking = device_hold_lacking(device),
         .waiting = device->waiting_count,
         .draining = device->draining,
         .failed = device->failed,
@@ -98,6 +100,78 @@ bool core_tenant_device_get(
         .peak = account->peak,
         .overage = sub_saturate(account->used, account->limits.max),
     };
+    return true;
+}
+
+/* The most that its own MemoryMax, the device and the guarantees of others can ever leave it. */
+static uint64_t account_reachable(const struct account *account)
+{
+    const struct device *device = account->device;
+    uint64_t others_min = sub_saturate(device->min_sum, account->limits.min);
+
+    return MIN(account->limits.max, sub_saturate(device->capacity, others_min));
+}
+
+bool core_pressure_get(
+    const struct core *core, uint32_t index, uint32_t device, struct core_pressure_view *ret)
+{
+    const struct tenant *tenant = tenant_at(core, index);
+    const struct account *account;
+    struct pressure_view view;
+    struct stall stall;
+
+    if (!tenant || device >= tenant->account_count)
+        return false;
+    account = &tenant->accounts[device];
+    view = pressure_account_view(account);
+    stall = account->stall;
+    stall_advance(&stall, core->now_ns);
+    *ret = (struct core_pressure_view){
+        .level = (enum pressure_level) account->pressure.level,
+        .device_level = (enum pressure_level) account->device->pressure.level,
+        .limits = account->limits,
+        .used = account->used,
+        .headroom = pressure_headroom(&view),
+        .reachable = account_reachable(account),
+        .stalled = stall.on[STALL_SOME],
+        .wait_mean_ns = account->wait_mean_ns,
+        .waiting = account->waiting_count,
+        .draining = device_closed(account->device),
+    };
+    for (unsigned line = 0; line < STALL_LINE_MAX; line++) {
+        ret->stall_ns[line] = stall.total_ns[line];
+        for (unsigned i = 0; i < STALL_AVERAGE_MAX; i++)
+            ret->stall[line][i] =
+                stall_average(&stall, (enum stall_line) line, (enum stall_average) i);
+    }
+    return true;
+}
+
+bool core_device_pressure(
+    const struct core *core, uint32_t index, enum pressure_level *ret_level, uint64_t *ret_used)
+{
+    if (index >= core->device_count)
+        return false;
+    *ret_level = (enum pressure_level) core->devices[index]->pressure.level;
+    *ret_used = pressure_device_used(core->devices[index]);
+    return true;
+}
+
+bool core_advice_get(const struct core *core, uint32_t index, struct core_advice_view *ret)
+{
+    const struct tenant *tenant = tenant_at(core, index);
+
+    if (!tenant)
+        return false;
+    *ret = (struct core_advice_view){
+        .id = tenant->advice,
+        .rung = (enum pressure_level) tenant->rung.rung,
+        .since_ns = tenant->advice_ns,
+        .used_then = tenant->advice_used,
+        .steps = tenant->asked,
+    };
+    for (uint32_t i = 0; i < tenant->account_count; i++)
+        ret->used_now = add_saturate(ret->used_now, tenant->accounts[i].used);
     return true;
 }
 
@@ -200,6 +274,7 @@ bool core_tenant_config_get(const struct core *core, uint32_t index, struct core
         .clients_max = tenant->clients_max,
         .leases_max = tenant->leases_max,
         .tier_format = tenant->tier_format,
+        .ladder = tenant->ladder,
     };
     memcpy(ret->name, tenant->name, sizeof(ret->name));
     for (uint32_t i = 0; i < tenant->account_count; i++)

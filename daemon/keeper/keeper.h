@@ -3,7 +3,7 @@
  * the broker again.
  *
  * One thread, one poll(2). Its own state is small enough to be handed to a newer program of itself
- * by the conventions that it speaks with the broker (keeper_hand_over()).
+ * by the conventions that it speaks with the broker (child_hand_over()).
  */
 #pragma once
 

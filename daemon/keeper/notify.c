@@ -25,10 +25,7 @@ static void line_parse(const char *line, struct notify *notify)
     const char *value;
 
     notify->ready |= is_set(line, "READY");
-    notify->reloading |= is_set(line, "RELOADING");
-    notify->stopping |= is_set(line, "STOPPING");
     notify->watchdog |= is_set(line, "WATCHDOG");
-    notify->barrier |= is_set(line, "BARRIER");
     notify->fd_store |= is_set(line, "FDSTORE");
     notify->fd_store_remove |= is_set(line, "FDSTOREREMOVE");
     value = value_of(line, "FDNAME");

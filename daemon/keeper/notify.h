@@ -12,7 +12,7 @@
 
 /* Strings point into the parsed text; NULL where the line is absent. */
 struct notify {
-    bool ready, reloading, stopping, watchdog, barrier, fd_store, fd_store_remove;
+    bool ready, watchdog, fd_store, fd_store_remove;
     const char *fd_name, *status;
 };
 

@@ -92,19 +92,3 @@ size_t store_remove(struct store *store, const char *name)
     store->count = kept;
     return removed;
 }
-
-int store_take(struct store *store, const char *name)
-{
-    for (size_t i = 0; i < store->count; i++) {
-        int fd = store->fds[i].fd;
-
-        if (strcmp(store->fds[i].name, name) != 0)
-            continue;
-        free(store->fds[i].name);
-        store->names_bytes -= strlen(name) + 1;
-        memmove(&store->fds[i], &store->fds[i + 1], (store->count - i - 1) * sizeof(store->fds[0]));
-        store->count--;
-        return fd;
-    }
-    return -1;
-}

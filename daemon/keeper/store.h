@@ -36,5 +36,3 @@ bool store_name_valid(const char *name);
 int store_consume_fd(struct store *store, const char *name, int fd) _must_check_;
 /* Closes all of that name. Returns how many there were. */
 size_t store_remove(struct store *store, const char *name);
-/* The first of that name, taken out of the store; -1: there is none. */
-int store_take(struct store *store, const char *name);

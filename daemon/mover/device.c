@@ -56,7 +56,6 @@ int device_open(
     enum gpu_driver driver, const uint8_t uuid[16], struct device *ret, struct gpu_error *error)
 {
     struct device device = {0};
-    uint64_t before;
     int r = gpu_open(driver, GPU_ROLE_BROKER, &device.gpu, error);
 
     if (r < 0)
@@ -68,7 +67,7 @@ int device_open(
         device_close(&device);
         return -ENODEV;
     }
-    before = free_bytes(&device);
+    device.free_bytes = free_bytes(&device);
     r = device.gpu->ops->context_retain(device.gpu, device.info, &device.context, error);
     if (r == 0)
         r = device_enter(&device, error);
@@ -78,9 +77,13 @@ int device_open(
         device_close(&device);
         return r;
     }
-    device.context_bytes = sub_saturate(before, free_bytes(&device));
     *ret = device;
     return 0;
+}
+
+uint64_t device_taken_bytes(const struct device *device)
+{
+    return sub_saturate(device->free_bytes, free_bytes(device));
 }
 
 void device_close(struct device *device)

@@ -13,7 +13,7 @@ struct device {
     const struct gpu_device *info;
     const struct cuda_api *cuda;
     CUcontext context;
-    uint64_t context_bytes; /* what it cost; 0 where nobody tells */
+    uint64_t free_bytes; /* before the context was made; 0 where nobody tells */
     CUmodule module;
     CUfunction copy, scrub, quantize, dequantize;
 };
@@ -21,6 +21,9 @@ struct device {
 /* Opens the driver, makes the context, loads the kernels. -ENODEV when `uuid` isn't visible. */
 int device_open(enum gpu_driver driver, const uint8_t uuid[16], struct device *ret,
     struct gpu_error *error) _must_check_;
+/* Device memory that went since device_open() began: what this process costs, where nobody else
+ * takes some meanwhile. */
+uint64_t device_taken_bytes(const struct device *device);
 /* Nothing of the device may be in use. Accepts a zero one. */
 void device_close(struct device *device);
 

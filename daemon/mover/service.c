@@ -292,7 +292,7 @@ static int service_open(struct service *service, enum gpu_driver driver,
         .slab_bytes = hello->slab_bytes,
         .granularity_bytes = service->device.info->granularity_bytes,
     };
-    return answer_ready(service->conn, service->device.context_bytes);
+    return answer_ready(service->conn, device_taken_bytes(&service->device));
 }
 
 /* Waits for the broker's first word and gets ready. */
@@ -316,7 +316,8 @@ static Gmb__MoverExit service_greet(struct service *service, enum gpu_driver dri
         r = service_open(service, driver, message->hello, fds.fds[0], &error);
         if (r < 0) {
             log_error("not ready: %s", error.text[0] != '\0' ? error.text : strerror(-r));
-            status = GMB__MOVER_EXIT__MOVER_EXIT_DEVICE;
+            status = error.code == CUDA_ERROR_OUT_OF_MEMORY ? GMB__MOVER_EXIT__MOVER_EXIT_MEMORY
+                                                            : GMB__MOVER_EXIT__MOVER_EXIT_DEVICE;
         }
     }
     frame_message_free(&message->base);

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include "client/arena_ops.h"
+#include "client/arena_own.h"
 
 #define BED_PAGE_BYTES 4096u
 
@@ -16,21 +17,53 @@ struct bed {
     uint64_t bytes;
 };
 
-static inline void bed_begin(struct bed *bed, uint32_t pages_per_chunk, uint32_t chunks)
+static inline void bed_make(
+    struct bed *bed, uint32_t pages_per_chunk, uint32_t chunks, uint32_t flags)
 {
     struct arena_table_header layout;
     struct arena_table table;
 
     ck_assert_int_eq(arena_table_layout(BED_PAGE_BYTES, (uint64_t) BED_PAGE_BYTES * pages_per_chunk,
-                         chunks, &layout),
+                         chunks, flags, &layout),
         0);
     bed->bytes = layout.table_bytes;
     bed->memory =
-        mmap(NULL, layout.table_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        mmap(NULL, layout.table_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     ck_assert_ptr_ne(bed->memory, MAP_FAILED);
     arena_table_format(bed->memory, &layout, &table);
     arena_pool_init(&bed->pool, &table);
     bed->table = &bed->pool.table;
+}
+
+static inline void bed_begin(struct bed *bed, uint32_t pages_per_chunk, uint32_t chunks)
+{
+    bed_make(bed, pages_per_chunk, chunks, 0);
+}
+
+/* Another process that holds the arena, as holder `number`: it has mapped every chunk. */
+static inline void bed_join(struct bed *bed, const struct bed *first, uint32_t number)
+{
+    struct arena_table table;
+
+    *bed = *first;
+    ck_assert_int_eq(arena_table_open(first->memory, first->bytes, &table), 0);
+    arena_pool_init(&bed->pool, &table);
+    ck_assert_int_eq(arena_own_new(&bed->pool.table, number), 0);
+    bed->table = &bed->pool.table;
+    for (uint32_t chunk = 0; chunk < table.layout.max_chunks; chunk++) {
+        arena_own_set_mapped(bed->table, chunk, true);
+        arena_chunk_open(&bed->pool, chunk);
+    }
+}
+
+/* It dies, and the broker has looked at every page. */
+static inline void bed_die(struct bed *bed)
+{
+    uint32_t number = bed->table->own->number;
+
+    arena_own_free(&bed->pool.table);
+    for (uint32_t page = 0; page < bed->table->page_count; page++)
+        arena_table_page_forget(bed->table, page, 1u << number);
 }
 
 static inline void bed_open_all(struct bed *bed)

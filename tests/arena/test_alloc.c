@@ -123,7 +123,7 @@ START_TEST(vacant_chunk_closes_and_no_other)
     ck_assert_int_eq(arena_chunk_state(bed.table, 0), ARENA_CHUNK_LIVE);
     ck_assert_int_eq(arena_pages_unref(bed.table, 1, &page), OK);
     ck_assert(arena_chunk_close_vacant(&bed.pool, 0));
-    ck_assert_int_eq(arena_chunk_state(bed.table, 0), ARENA_CHUNK_RETURNING);
+    ck_assert_int_eq(arena_chunk_state(bed.table, 0), ARENA_CHUNK_VACANT);
     ck_assert_int_eq(arena_pages_alloc(&bed.pool, 1, &page, 1), ARENA_OP_SHORT);
     arena_chunk_vacate(&bed.pool, 0);
     ck_assert_int_eq(arena_chunk_state(bed.table, 0), ARENA_CHUNK_EMPTY);

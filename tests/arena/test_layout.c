@@ -8,7 +8,7 @@ static int layout(uint64_t page, uint64_t chunk, uint32_t chunks)
 {
     struct arena_table_header ignored;
 
-    return arena_table_layout(page, chunk, chunks, &ignored);
+    return arena_table_layout(page, chunk, chunks, 0, &ignored);
 }
 
 START_TEST(geometry_is_bounded_at_each_limit)
@@ -37,14 +37,21 @@ START_TEST(parts_follow_each_other_on_cache_lines)
 {
     struct arena_table_header header;
 
-    ck_assert_int_eq(arena_table_layout(65536, 65536 * 32, 3, &header), 0);
+    ck_assert_int_eq(arena_table_layout(65536, 65536 * 32, 3, 0, &header), 0);
     ck_assert_uint_eq(header.free_words, 8);
-    ck_assert_uint_eq(header.chunk_offset, 128); /* behind a header of 96 bytes */
+    ck_assert_uint_eq(header.chunk_offset, 128); /* behind a header of 120 bytes */
     ck_assert_uint_eq(header.free_offset, 192);  /* 3 × 8 */
     ck_assert_uint_eq(header.count_offset, 384); /* 3 × 64 */
     ck_assert_uint_eq(header.page_offset, 448);  /* 3 × 2 */
     ck_assert_uint_eq(header.table_bytes, 4288); /* 96 × 40 */
-    ck_assert_int_eq(arena_table_layout(16, 16 * 513, 1, &header), 0);
+    ck_assert_uint_eq(header.index_offset, 0);
+    ck_assert_int_eq(arena_table_layout(65536, 65536 * 32, 3, ARENA_TABLE_SHARED, &header), 0);
+    ck_assert_uint_eq(header.key_offset, 4288);
+    ck_assert_uint_eq(header.index_offset, 6592); /* 96 × 24 */
+    ck_assert_uint_eq(header.index_buckets, 32);  /* 8 slots each: 24 would do for 2 × 96 */
+    ck_assert_uint_eq(header.table_bytes, 8640);  /* 32 × 64 */
+    ck_assert_int_eq(arena_table_layout(65536, 65536 * 32, 3, 2, &header), -EINVAL);
+    ck_assert_int_eq(arena_table_layout(16, 16 * 513, 1, 0, &header), 0);
     ck_assert_uint_eq(header.free_words, 16);
 }
 END_TEST

@@ -5,9 +5,11 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "client/arena_own.h"
 #include "client/fork.h"
 
-int arena_bed_make(uint32_t pages_per_chunk, uint32_t chunks, struct gmb_arena **ret)
+int arena_bed_make(
+    uint32_t pages_per_chunk, uint32_t chunks, uint32_t flags, struct gmb_arena **ret)
 {
     static struct gmb_session session;
     size_t size = (sizeof(struct gmb_arena) + 63) / 64 * 64;
@@ -16,7 +18,7 @@ int arena_bed_make(uint32_t pages_per_chunk, uint32_t chunks, struct gmb_arena *
     struct gmb_arena *arena;
     void *memory;
 
-    if (arena_table_layout(65536, 65536ULL * pages_per_chunk, chunks, &layout) < 0)
+    if (arena_table_layout(65536, 65536ULL * pages_per_chunk, chunks, flags, &layout) < 0)
         return -EINVAL;
     memory =
         mmap(NULL, layout.table_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -35,8 +37,15 @@ int arena_bed_make(uint32_t pages_per_chunk, uint32_t chunks, struct gmb_arena *
     arena->table_bytes = layout.table_bytes;
     arena_table_format(memory, &layout, &table);
     arena_pool_init(&arena->pool, &table);
-    for (uint32_t chunk = 0; chunk < chunks; chunk++)
+    if (flags != 0 && arena_own_new(&arena->pool.table, 0) < 0) {
+        arena_bed_free(arena);
+        return -ENOMEM;
+    }
+    for (uint32_t chunk = 0; chunk < chunks; chunk++) {
+        if (flags != 0)
+            arena_own_set_mapped(&arena->pool.table, chunk, true);
         arena_chunk_open(&arena->pool, chunk);
+    }
     *ret = arena;
     return 0;
 }
@@ -45,6 +54,7 @@ void arena_bed_free(struct gmb_arena *arena)
 {
     if (arena == NULL)
         return;
+    arena_own_free(&arena->pool.table);
     (void) munmap(arena->table_memory, arena->table_bytes);
     free(arena);
 }

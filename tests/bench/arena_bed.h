@@ -4,6 +4,8 @@
 
 #include "client/arena.h"
 
-/* -ENOMEM, -EINVAL. */
-int arena_bed_make(uint32_t pages_per_chunk, uint32_t chunks, struct gmb_arena **ret);
+/* `flags` as for arena_table_layout(): of a shared one this process is the only holder. -ENOMEM,
+ * -EINVAL. */
+int arena_bed_make(
+    uint32_t pages_per_chunk, uint32_t chunks, uint32_t flags, struct gmb_arena **ret);
 void arena_bed_free(struct gmb_arena *arena);

@@ -52,10 +52,24 @@ int bench_mover_bandwidth(struct bench_row *rows, size_t max);
 /*
  * `page_alloc_free`: ns for gmb_page_alloc() and gmb_page_unref() of one page, with 16 pages held,
  * by 1, 2 and 4 threads at once; the floor is one atomic add by as many threads, each to its own
- * cache line. Then the same by one thread held against malloc, jemalloc and mimalloc, where these
- * are installed: for comparison.
+ * cache line. `page_alloc_free_shared`: the same in an arena that several processes may hold, whose
+ * pages take more. Then `page_alloc_free` by one thread held against malloc, jemalloc and mimalloc,
+ * where these are installed: for comparison.
  */
 int bench_page_alloc_free(struct bench_row *rows, size_t max);
+
+/*
+ * `pressure_read`: ns for gmb_pressure_get(); the floor is one atomic load from the same place.
+ * Each read depends on the one before.
+ */
+int bench_pressure_read(struct bench_row *rows, size_t max);
+
+/*
+ * `pressure_latency`, `pressure_latency_1000`: us from a request that crosses a watermark to the
+ * callback of a worker, with 1 and with 1,000 subscribed clients; medians, and with `_p99` the 99th
+ * percentile. The floor is the same request's Grant.
+ */
+int bench_pressure_latency(struct bench_row *rows, size_t max);
 
 /*
  * `fragmentation`: % of a device that an arena has mapped and neither uses nor can give back, after

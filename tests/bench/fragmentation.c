@@ -115,7 +115,7 @@ static int lost_measure(bool moves, double *ret)
     int r;
 
     engine = (struct engine){.random = 1};
-    r = arena_bed_make(PAGES_PER_CHUNK, CHUNKS, &engine.arena);
+    r = arena_bed_make(PAGES_PER_CHUNK, CHUNKS, 0, &engine.arena);
     if (r == 0)
         r = engine_run(&engine, moves);
     if (r == 0)

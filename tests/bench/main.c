@@ -24,6 +24,8 @@ static const struct {
     {"reclaim_plan", bench_reclaim_plan},
     {"reclaim_latency", bench_reclaim_latency},
     {"mover_bandwidth", bench_mover_bandwidth},
+    {"pressure_read", bench_pressure_read},
+    {"pressure_latency", bench_pressure_latency},
     {"page_alloc_free", bench_page_alloc_free},
     {"fragmentation", bench_fragmentation},
 };

@@ -77,6 +77,12 @@ static void on_done(void *data, const struct mover_result *result)
         (void) event_base_loopbreak(bench.base);
 }
 
+static void on_wanted(void *data, uint64_t bytes)
+{
+    (void) data;
+    (void) bytes;
+}
+
 static void on_forgotten(void *data, uint32_t number, uint32_t generation)
 {
     (void) data;
@@ -230,8 +236,10 @@ static int tier_open(void)
 
 static int bench_open(void)
 {
-    const struct mover_handler handler = {
-        .chunk_export = on_export, .job_done = on_done, .chunk_forgotten = on_forgotten};
+    const struct mover_handler handler = {.chunk_export = on_export,
+        .job_done = on_done,
+        .memory_wanted = on_wanted,
+        .chunk_forgotten = on_forgotten};
     struct mover_options options = mover_options_default;
     uint8_t uuid[16];
     int r = device_open(uuid);

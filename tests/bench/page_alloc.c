@@ -194,6 +194,24 @@ static int allocators_measure(struct gmb_arena *arena, struct bench_row *rows, s
     return count;
 }
 
+/* What it costs where several processes may hold the arena; no budget is set for it. */
+static int shared_measure(struct bench_row *row)
+{
+    const struct lane add = {.work = work_add};
+    struct lane pages = {.work = work_pages};
+    double add_ns = 1e9, page_ns = 1e9;
+    int r = arena_bed_make(32, 1024, ARENA_TABLE_SHARED, &pages.arena);
+
+    for (unsigned round = 0; r == 0 && round < ROUNDS; round++) {
+        r = round_run(&add, 1, &add_ns);
+        if (r == 0)
+            r = round_run(&pages, 1, &page_ns);
+    }
+    arena_bed_free(pages.arena);
+    *row = row_make("page_alloc_free_shared", page_ns, add_ns, 0);
+    return r;
+}
+
 int bench_page_alloc_free(struct bench_row *rows, size_t max)
 {
     struct gmb_arena *arena = NULL;
@@ -201,9 +219,13 @@ int bench_page_alloc_free(struct bench_row *rows, size_t max)
 
     if (max < 3)
         return -ENOSPC;
-    r = arena_bed_make(32, 1024, &arena);
+    r = arena_bed_make(32, 1024, 0, &arena);
     if (r == 0)
         r = threads_measure(arena, rows);
+    if (r > 0 && (size_t) r < max) {
+        more = shared_measure(&rows[r]);
+        r = more < 0 ? more : r + 1;
+    }
     if (r > 0) {
         more = allocators_measure(arena, rows + r, max - (size_t) r);
         r = more < 0 ? more : r + more;

@@ -41,7 +41,7 @@ header() {
 docs() {
     # shellcheck disable=SC2016 # backquotes of Markdown
     sed -n '/^```c$/,/^```$/{/^```/!p}' "$root/docs/libgmb.md" |
-        diff <(cat "$root/examples/worker.c" "$root/examples/arena.c") -
+        diff <(cat "$root"/examples/{worker,arena,pressure}.c) -
 }
 
 exports() {
@@ -53,11 +53,33 @@ exports() {
     diff "$scratch/ought" "$scratch/is"
 }
 
+# One process computes a prompt, another finds it.
+prefixes() {
+    local first
+    # shellcheck disable=SC2086
+    cc -Wall -Wextra -Werror "$root/examples/prefix.c" $flags -o "$scratch/prefix"
+    mkfifo "$scratch/hold"
+    "$scratch/prefix" hold <"$scratch/hold" >"$scratch/first" &
+    first=$!
+    exec 9>"$scratch/hold"
+    for _ in {1..600}; do
+        [[ -s $scratch/first ]] && break
+        kill -0 "$first"
+        read -rt 0.05 <> <(:) || true
+    done
+    [[ $(<"$scratch/first") == '0 of 8 pages were there' ]]
+    [[ $("$scratch/prefix") == '8 of 8 pages were there' ]]
+    exec 9>&-
+    wait "$first"
+    # The arena ended with its last process.
+    [[ $("$scratch/prefix" </dev/null) == '0 of 8 pages were there' ]]
+}
+
 programs() {
     local libgmb=$1 pkgconfig=$2 gmbd=$3 flags program
     export GMB_SIM_DIR=$scratch/sim GMB_SIM_MEMORY=256M GMB_SOCKET=$scratch/client.sock
     export PKG_CONFIG_PATH=$pkgconfig LD_LIBRARY_PATH=${libgmb%/*}
-    printf '[Tenant example]\nUser=*\n' >"$scratch/gmbd.conf"
+    printf '[Tenant example]\nUser=*\nDegradeLow=drop-prefix-cache 0.5\n' >"$scratch/gmbd.conf"
     "$gmbd" --gpu=sim --config "$scratch/gmbd.conf" --client-socket "$GMB_SOCKET" \
         --control-socket "$scratch/control.sock" --log-level warning &
     broker=$!
@@ -68,12 +90,18 @@ programs() {
     done
 
     flags=$(pkg-config --cflags --libs gmb)
+    # First, while all memory is free: what a program before it had may still be on its way back.
     # shellcheck disable=SC2086 # flags are words
+    cc -Wall -Wextra -Werror "$root/examples/pressure.c" $flags -o "$scratch/pressure"
+    timeout 60 "$scratch/pressure" | tee "$scratch/said"
+    [[ $(<"$scratch/said") == 'example: a cache of 90 % of the memory gave 50 % of itself' ]]
+    # shellcheck disable=SC2086
     cc -Wall -Wextra -Werror "$root/examples/worker.c" $flags -o "$scratch/c"
     # shellcheck disable=SC2086
     cc -Wall -Wextra -Werror "$root/examples/arena.c" $flags -o "$scratch/arena"
     "$scratch/arena" | tee "$scratch/said"
     [[ $(<"$scratch/said") == 'example: room for 1024 pages of 64 KiB of sim memory, 8 of them found unharmed' ]]
+    prefixes
     if command -v c++ >/dev/null; then
         # shellcheck disable=SC2086
         c++ -std=c++11 -Wall -Wextra -Werror "$root/tests/client/worker.cpp" $flags -o "$scratch/c++"

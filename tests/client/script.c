@@ -209,6 +209,12 @@ void broker_send_bytes(struct script *script, const void *bytes, size_t size)
 
 void broker_welcome(struct script *script, uint64_t id)
 {
+    broker_welcome_consume(script, id, -1);
+}
+
+void broker_welcome_consume(struct script *script, uint64_t id, int fd)
+{
+    struct fdset fds = FDSET_EMPTY;
     static const char name[] = "Book keeper", driver[] = "sim", tenant[] = "chat";
     static const uint8_t token[16] = "a token of 16 by";
     Gmb__BrokerMessage message;
@@ -237,7 +243,9 @@ void broker_welcome(struct script *script, uint64_t id)
         welcome.token.len = sizeof(token);
         welcome.resumed = script->resumed;
     }
-    broker_send(script, &message.base, 0);
+    if (fd >= 0)
+        ck_assert_int_eq(fdset_consume(&fds, fd), 0);
+    ck_assert_int_eq(conn_send_consume(script->conn, &message.base, &fds), 0);
 }
 
 void broker_done(struct script *script, uint64_t id)

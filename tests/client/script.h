@@ -13,6 +13,7 @@
 #include "client/gmb.h"
 #include "proto/arena_table.h"
 #include "proto/conn.h"
+#include "proto/status_page.h"
 #include "tests/client/fake_gpu.h"
 #include "tests/client/fds.h"
 #include "tests/unit/scratch.h"
@@ -84,7 +85,10 @@ void broker_expect_silence(struct script *script);
 
 void broker_send(struct script *script, const ProtobufCMessage *message, size_t n_fds);
 void broker_send_bytes(struct script *script, const void *bytes, size_t size);
+/* With one device, of 1,024 chunks. */
 void broker_welcome(struct script *script, uint64_t id);
+/* The same with a status page, or what the test takes for one. */
+void broker_welcome_consume(struct script *script, uint64_t id, int fd);
 void broker_done(struct script *script, uint64_t id);
 void broker_error(struct script *script, uint64_t id, enum gmb_status status, enum gmb_limit limit,
     const char *text);
@@ -116,8 +120,23 @@ void script_arena_end(struct script_arena *arena);
 void broker_arena_grant(struct script *script, uint32_t first, uint32_t count);
 void broker_recall(struct script *script, uint32_t *chunks, size_t count);
 
+/* The broker's side of a status page for the one device. */
+struct script_status {
+    struct status_page *page;
+    uint64_t bytes;
+};
+/* Makes an empty page with that many entries, and seals it; the fd is the caller's. */
+int status_make(struct script_status *ret, uint32_t entries, int seals);
+#define STATUS_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL)
+/* The next state, as a broker publishes it: the other copy first. `bits` is what stands in the head
+ * beside the sequence number. */
+void status_publish(struct script_status *status, uint64_t bits, const struct status_copy *copy);
+void script_status_end(struct script_status *status);
+
 /* Whole conversations. */
 void script_connect(struct script *script);
+/* The same with a status page that was never written. */
+void script_connect_status(struct script *script, struct script_status *ret);
 /* An arena of 16 chunks of CHUNK bytes and 4 pages in each. idle_ns is never, unless the test says.
  */
 gmb_arena *script_arena(

@@ -32,7 +32,7 @@ static int table_make(uint64_t page_bytes, uint32_t chunks, struct script_arena 
     int fd = memfd_create("arena", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
     ck_assert_int_ge(fd, 0);
-    ck_assert_int_eq(arena_table_layout(page_bytes, CHUNK, chunks, &layout), 0);
+    ck_assert_int_eq(arena_table_layout(page_bytes, CHUNK, chunks, 0, &layout), 0);
     ck_assert_int_eq(ftruncate(fd, (off_t) layout.table_bytes), 0);
     ck_assert_int_eq(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL), 0);
     ret->bytes = layout.table_bytes;

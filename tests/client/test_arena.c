@@ -329,6 +329,41 @@ START_TEST(misuse_is_told_and_changes_nothing)
 }
 END_TEST
 
+/* What the socket has no room for is asked for once, however often it is pinned meanwhile: of
+ * 20,000 messages those go out that socket and connection hold. */
+START_TEST(pins_that_the_broker_does_not_read_are_not_queued_without_end)
+{
+    uint32_t pages[4], messages = 0;
+    gmb_arena *arena = arena_begin(4, pages);
+
+    chunk_evict(arena);
+    for (int i = 0; i < 20000; i++) {
+        ck_assert_int_eq(gmb_page_pin(arena, 2, pages), GMB_PIN_WAITING);
+        ck_assert_int_eq(gmb_page_unpin(arena, 2, pages), 0);
+    }
+    ck_assert_int_eq(gmb_page_pin(arena, 3, pages), GMB_PIN_WAITING);
+    do {
+        Gmb__ClientMessage *message;
+
+        while (broker_hears(&script)) {
+            message = broker_expect(&script, GMB__CLIENT_MESSAGE__BODY_PAGE_WANT);
+            messages++;
+            /* The last one is for the page that nobody had asked for. */
+            if (message->page_want->n_pages == 1)
+                ck_assert_uint_eq(message->page_want->pages[0], pages[2]);
+            else
+                ck_assert_uint_eq(message->page_want->n_pages, 2);
+            message_free(message);
+        }
+        ck_assert_int_eq(gmb_dispatch(script.session, 0), 0);
+    } while (broker_hears(&script));
+    ck_assert_uint_gt(messages, 2);
+    ck_assert_uint_lt(messages, 2000);
+    ck_assert_int_eq(gmb_page_unpin(arena, 3, pages), 0);
+    arena_finish();
+}
+END_TEST
+
 START_TEST(frees_and_unpins_wait_for_their_stream)
 {
     uint32_t pages[4];
@@ -407,6 +442,7 @@ int main(void)
 
     tcase_set_timeout(tcase, 30);
     tcase_add_test(tcase, pages_come_with_the_chunks_that_they_need);
+    tcase_add_test(tcase, pins_that_the_broker_does_not_read_are_not_queued_without_end);
     tcase_add_test(tcase, recalled_chunk_is_unmapped_after_the_device_and_returned);
     tcase_add_loop_test(tcase, recall_while_pages_live_ends_the_session_and_takes_nothing, 0, 2);
     tcase_add_test(tcase, recall_of_no_chunk_of_the_arena_is_a_breach);

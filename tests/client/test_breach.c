@@ -280,7 +280,7 @@ START_TEST(a_broker_that_said_that_it_ends_was_ended_in_order)
 }
 END_TEST
 
-START_TEST(later_events_are_ignored)
+START_TEST(a_reply_without_a_request_is_ignored)
 {
     struct call call = {0};
     uint64_t id = step_reach(BEFORE_THE_GRANT, &call);
@@ -288,6 +288,51 @@ START_TEST(later_events_are_ignored)
     broker_done(&script, 0);
     broker_grant(&script, id, 0, 4, 4);
     ck_assert_int_eq(call_join(&call), 0);
+    script_end(&script);
+}
+END_TEST
+
+/* An envelope with field 1000, in which a later version has a body of two bytes. */
+static void later_body_send(uint64_t id, size_t n_fds)
+{
+    static uint8_t data[] = {2, 8, 1};
+    ProtobufCMessageUnknownField body = {
+        .tag = 1000,
+        .wire_type = PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED,
+        .len = sizeof(data),
+        .data = data,
+    };
+    Gmb__BrokerMessage message = GMB__BROKER_MESSAGE__INIT;
+
+    message.id = id;
+    message.base.n_unknown_fields = 1;
+    message.base.unknown_fields = &body;
+    broker_send(&script, &message.base, n_fds);
+}
+
+/* With and without fds: script_end() finds those that stay open. */
+START_TEST(events_of_a_later_version_are_ignored_with_their_fds)
+{
+    struct call call = {0};
+    uint64_t id = step_reach(BEFORE_THE_GRANT, &call);
+
+    later_body_send(0, (size_t) _i);
+    broker_grant(&script, id, 0, 4, 4);
+    ck_assert_int_eq(call_join(&call), 0);
+    later_body_send(0, (size_t) _i);
+    ck_assert_int_eq(gmb_dispatch(script.session, 0), 0);
+    script_end(&script);
+}
+END_TEST
+
+START_TEST(an_answer_of_a_later_version_is_a_breach)
+{
+    struct call call = {0};
+
+    later_body_send(step_reach(BEFORE_THE_GRANT, &call), 0);
+    ck_assert_int_eq(call_join(&call), GMB_E_PROTOCOL);
+    ck_assert_uint_eq(fake_gpu_mapped(), 0);
+    broker_close(&script);
     script_end(&script);
 }
 END_TEST
@@ -309,7 +354,9 @@ int main(void)
     tcase_add_loop_test(steps, unknown_status_is_a_breach, 0, 1);
     tcase_add_test(steps, parting_words_are_the_reason);
     tcase_add_test(steps, a_broker_that_said_that_it_ends_was_ended_in_order);
-    tcase_add_test(steps, later_events_are_ignored);
+    tcase_add_test(steps, a_reply_without_a_request_is_ignored);
+    tcase_add_loop_test(steps, events_of_a_later_version_are_ignored_with_their_fds, 0, 3);
+    tcase_add_test(steps, an_answer_of_a_later_version_is_a_breach);
     suite_add_tcase(suite, steps);
     return unit_run_suite(suite);
 }

@@ -125,7 +125,8 @@ START_TEST(tables_are_aligned_and_sizes_are_as_people_write_them)
     ck_assert_str_eq(
         ran.out, "ID  TENANT  PID  UID  PROGRAM  UNIT  LEASES  LEASED  WAITING  STATE\n");
     ck_assert_int_eq(ctl("leases"), 0);
-    ck_assert_str_eq(ran.out, "ID  CLIENT  TENANT  DEVICE  SIZE  CHUNKS  CHUNK  AGE  LABEL\n");
+    ck_assert_str_eq(
+        ran.out, "ID  CLIENT  HOLDERS  TENANT  DEVICE  SIZE  CHUNKS  CHUNK  AGE  LABEL\n");
     ck_assert_int_eq(ctl("status"), 0);
     ck_assert_ptr_nonnull(strstr(ran.out, "2 tenants, 0 clients, 0 leases, 0 requests waiting\n"));
     ck_assert_ptr_nonnull(strstr(ran.out, " 512M "));
@@ -400,9 +401,104 @@ START_TEST(memory_is_moved_by_order)
 }
 END_TEST
 
+START_TEST(pressure_shows_levels_and_what_tenants_were_asked)
+{
+    json_t *json, *tenant;
+
+    node_start(&node, 512 * MIB, TENANTS);
+    ck_assert_int_eq(ctl("pressure"), 0);
+    ck_assert_str_eq(ran.out, "DEVICE        USED  CAPACITY  LEVEL\n"
+                              "GPU-676d6273     -      512M  none\n"
+                              "\n"
+                              "TENANT  DEVICE        USED  HEADROOM  SOME10  SOME60  SOME300  "
+                              "FULL10  STALLED  LEVEL\n"
+                              "chat    GPU-676d6273     -       64M       -       -        -  "
+                              "     -        -  none\n"
+                              "batch   GPU-676d6273     -      504M       -       -        -  "
+                              "     -        -  none\n");
+    json = ctl_json("pressure");
+    ck_assert_int_eq(
+        number_at(json_array_get(json_object_get(json, "devices"), 0), "capacity_bytes"),
+        512 * (json_int_t) MIB);
+    tenant = tenant_get(json_object_get(json, "tenants"), "batch");
+    ck_assert_int_eq(number_at(tenant, "advice"), 0);
+    ck_assert_uint_eq(json_array_size(json_object_get(tenant, "steps")), 0);
+    json_decref(json);
+    ck_assert_int_eq(ctl("status --watch"), 2);
+    ck_assert_int_eq(ctl("pressure --undo"), 2);
+    ck_assert_int_eq(ctl("pressure now"), 2);
+    /* It follows until nobody listens any more. */
+    ck_assert_int_eq(ctl("pressure --watch | head -n 13"), 0);
+    ck_assert_ptr_nonnull(strstr(ran.out + 1, "\n\nDEVICE  "));
+    ck_assert_int_eq(ctl("set chat 'DegradeLow=reduce-batch 0.5'"), 0);
+    ck_assert_int_eq(ctl("set chat 'DegradeLow=reduce-btch 0.5'"), 1);
+    ck_assert_ptr_nonnull(strstr(ran.err, "there is no step 'reduce-btch'"));
+    node_stop(&node);
+}
+END_TEST
+
+/* Each family in one piece, each sample with its family's name, and the end. */
+static void assert_openmetrics(char *text)
+{
+    char families[32][64] = {0};
+    size_t count = 0;
+    bool ended = false;
+
+    for (char *rest = text, *line; (line = strsep(&rest, "\n")) != NULL && rest != NULL;) {
+        ck_assert_msg(!ended, "behind the end: %s", line);
+        if (strncmp(line, "# TYPE ", 7) == 0) {
+            ck_assert_uint_lt(count, ARRAY_SIZE(families));
+            ck_assert_int_eq(sscanf(line + 7, "%63s", families[count]), 1);
+            for (size_t i = 0; i < count; i++)
+                ck_assert_str_ne(families[i], families[count]);
+            count++;
+        } else if (strcmp(line, "# EOF") == 0) {
+            ended = true;
+        } else if (line[0] != '#') {
+            ck_assert_uint_gt(count, 0);
+            ck_assert_msg(
+                strncmp(line, families[count - 1], strlen(families[count - 1])) == 0, "%s", line);
+            ck_assert_ptr_nonnull(strrchr(line, ' '));
+        }
+    }
+    ck_assert(ended);
+}
+
+START_TEST(metrics_are_text_that_collectors_read)
+{
+    static const char device[] = "GPU-676d6273-696d-4000-8000-000000000000";
+    char line[256];
+
+    node_start(&node, 512 * MIB, TENANTS);
+    ck_assert_int_eq(ctl("metrics --json"), 2);
+    ck_assert_int_eq(ctl("metrics all"), 2);
+    ck_assert_int_eq(ctl("metrics"), 0);
+    (void) snprintf(line, sizeof(line),
+        "\ngmbd_device_memory_bytes{device=\"%s\",state=\"free\"} 536870912\n", device);
+    ck_assert_ptr_nonnull(strstr(ran.out, line));
+    (void) snprintf(line, sizeof(line),
+        "\ngmbd_tenant_memory_max_bytes{tenant=\"chat\",device=\"%s\"} 67108864\n", device);
+    ck_assert_ptr_nonnull(strstr(ran.out, line));
+    (void) snprintf(line, sizeof(line),
+        "\ngmbd_tenant_memory_max_bytes{tenant=\"batch\",device=\"%s\"} +Inf\n", device);
+    ck_assert_ptr_nonnull(strstr(ran.out, line));
+    (void) snprintf(line, sizeof(line),
+        "\ngmbd_tenant_pressure_level{tenant=\"batch\",device=\"%s\"} 0\n", device);
+    ck_assert_ptr_nonnull(strstr(ran.out, line));
+    (void) snprintf(line, sizeof(line),
+        "\ngmbd_tenant_stall_seconds_total{tenant=\"chat\",device=\"%s\",line=\"full\"} 0.000000\n",
+        device);
+    ck_assert_ptr_nonnull(strstr(ran.out, line));
+    ck_assert_ptr_nonnull(strstr(ran.out, "\ngmbd_requests_total{result=\"granted\"} 0\n"));
+    assert_openmetrics(ran.out);
+    node_stop(&node);
+}
+END_TEST
+
 UNIT_MAIN("client ctl", memory_is_moved_by_order,
     tables_are_aligned_and_sizes_are_as_people_write_them, lists_show_who_holds_what,
     long_lists_come_whole_and_without_repetition, set_changes_all_or_nothing,
     operators_do_not_overwrite_each_other_unseen, limit_goes_to_zero_and_back,
     reload_reads_the_files_or_changes_nothing, usage_errors_are_found_before_anybody_is_asked,
-    broker_that_is_not_there_is_said_so, answer_that_cannot_be_written_is_no_success)
+    broker_that_is_not_there_is_said_so, answer_that_cannot_be_written_is_no_success,
+    pressure_shows_levels_and_what_tenants_were_asked, metrics_are_text_that_collectors_read)

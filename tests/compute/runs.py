@@ -144,14 +144,13 @@ def test_tokens_are_the_same_when_who_has_priority_takes_memory():
 
 
 def test_tokens_are_the_same_while_movers_are_killed():
-    seen, killed = {}, set()
+    """Each as soon as it is seen, the first one once it has begun."""
+    killed = set()
 
     with broker() as running:
         def disturb(low):
-            # Each lives for some jobs first: a job in whose middle four movers die is given up.
             for pid in running.movers():
-                lived_s = time.monotonic() - seen.setdefault(pid, time.monotonic())
-                if lived_s > 0.15 and pid not in killed:
+                if 'is ready' in running.said() and pid not in killed:
                     killed.add(pid)
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGKILL)

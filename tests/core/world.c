@@ -67,6 +67,32 @@ static void take_reclaim(struct world *world, const struct core_action *action)
         .own = action->reclaim.own};
 }
 
+static void take_level(struct world *world, const struct core_action *action)
+{
+    size_t index = world->level_count;
+    struct core_pressure_view view;
+
+    world->figures++;
+    ENSURE(core_pressure_get(world->core, action->pressure.tenant, action->pressure.device, &view),
+        "figures of nobody");
+    if (!action->pressure.level)
+        return;
+    world->level_count++;
+    if (index < WORLD_LEVELS)
+        world->levels[index] = (struct world_level){world->now_ns, action->pressure.device,
+            action->pressure.tenant, view.level, view.device_level};
+}
+
+static void take_advice(struct world *world, const struct core_action *action)
+{
+    size_t index = world->advice_count++;
+    struct core_advice_view view;
+
+    ENSURE(core_advice_get(world->core, action->advice.tenant, &view), "advice to nobody");
+    if (index < WORLD_ADVICES)
+        world->advices[index] = (struct world_advice){world->now_ns, action->advice.tenant, view};
+}
+
 static void take_actions(struct world *world)
 {
     for (size_t i = 0; i < world->actions.count; i++) {
@@ -74,6 +100,10 @@ static void take_actions(struct world *world)
 
         if (action->type == CORE_ACTION_RECLAIM) {
             take_reclaim(world, action);
+        } else if (action->type == CORE_ACTION_PRESSURE) {
+            take_level(world, action);
+        } else if (action->type == CORE_ACTION_ADVICE) {
+            take_advice(world, action);
         } else if (action->type == CORE_ACTION_CHUNK_CREATE ||
                    action->type == CORE_ACTION_CHUNK_RELEASE ||
                    action->type == CORE_ACTION_MEMORY_OBSERVE) {
@@ -404,6 +434,15 @@ void world_fail(struct world *world, uint32_t device)
     world_step(world, &event);
 }
 
+void world_hold(struct world *world, uint32_t device, uint64_t bytes)
+{
+    struct core_event event = {.type = CORE_EVENT_DEVICE_HOLD};
+
+    event.device_hold.device = device;
+    event.device_hold.bytes = bytes;
+    world_step(world, &event);
+}
+
 const struct core_action *world_answer(const struct world *world, core_id client, uint64_t request)
 {
     return world_part(world, client, request, 0);
@@ -459,5 +498,36 @@ struct core_tenant_device_view world_use(
 
     ENSURE(core_tenant_find(world->core, tenant, &index), "no tenant %s", tenant);
     ENSURE(core_tenant_device_get(world->core, index, device, &view), "no device %u", device);
+    return view;
+}
+
+void world_restore_wait(struct world *world, core_id client, uint32_t device, bool waits)
+{
+    world_step(world, &(struct core_event){.type = CORE_EVENT_RESTORE_WAIT,
+                          .restore_wait.device = device,
+                          .restore_wait.waits = waits,
+                          .client = client});
+}
+
+struct core_pressure_view world_pressure(
+    const struct world *world, const char *tenant, uint32_t device)
+{
+    struct core_pressure_view view;
+    uint32_t index;
+
+    ENSURE(core_tenant_find(world->core, tenant, &index) &&
+               core_pressure_get(world->core, index, device, &view),
+        "no tenant %s", tenant);
+    return view;
+}
+
+struct core_advice_view world_advice(const struct world *world, const char *tenant)
+{
+    struct core_advice_view view;
+    uint32_t index;
+
+    ENSURE(
+        core_tenant_find(world->core, tenant, &index) && core_advice_get(world->core, index, &view),
+        "no tenant %s", tenant);
     return view;
 }

@@ -13,6 +13,8 @@
 #define WORLD_ANSWERS 4096
 #define WORLD_RECLAIMS 64
 #define WORLD_RECORDS 8192
+#define WORLD_LEVELS 64
+#define WORLD_ADVICES 32
 
 #define KIB (UINT64_C(1) << 10)
 #define MIB (UINT64_C(1) << 20)
@@ -31,6 +33,19 @@ struct world_reclaim {
     uint64_t at_ns, bytes, wanted;
     uint32_t device, tenant;
     bool own;
+};
+
+/* Another level of a tenant or of the device, as the shell was told. */
+struct world_level {
+    uint64_t at_ns;
+    uint32_t device, tenant;
+    enum pressure_level level, device_level;
+};
+
+struct world_advice {
+    uint64_t at_ns;
+    uint32_t tenant;
+    struct core_advice_view view;
 };
 
 struct world {
@@ -54,6 +69,10 @@ struct world {
     size_t reclaim_count;
     struct core_record records[WORLD_RECORDS]; /* all that was to be written, in order */
     size_t record_count;
+    struct world_level levels[WORLD_LEVELS]; /* the first ones */
+    struct world_advice advices[WORLD_ADVICES];
+    size_t level_count, advice_count;
+    size_t figures;                  /* PRESSURE actions in all */
     size_t creates, releases, looks; /* jobs seen */
     struct core_actions actions;     /* of the last step */
 };
@@ -103,7 +122,12 @@ uint64_t world_attach(struct world *world, core_id client, core_id lease);
 uint64_t world_share(
     struct world *world, core_id client, core_id lease, uint32_t first, uint32_t count);
 void world_drain(struct world *world, uint32_t device, bool undo);
+void world_restore_wait(struct world *world, core_id client, uint32_t device, bool waits);
+struct core_pressure_view world_pressure(
+    const struct world *world, const char *tenant, uint32_t device);
+struct core_advice_view world_advice(const struct world *world, const char *tenant);
 void world_fail(struct world *world, uint32_t device);
+void world_hold(struct world *world, uint32_t device, uint64_t bytes);
 
 /* The one answer to a request so far; NULL when there is none. Two end the test. Of a gang that was
  * granted the first part's; an incomplete one ends the test. */

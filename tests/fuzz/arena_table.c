@@ -12,7 +12,10 @@
 #include <search.h>
 #include <string.h>
 
-#include "client/arena_ops.h"
+#include "client/arena_own.h"
+#include "client/arena_prefix.h"
+#include "daemon/arena_forget.h"
+#include "daemon/arena_holder.h"
 #include "daemon/broker.h"
 #include "daemon/evict.h"
 #include "daemon/restore.h"
@@ -25,13 +28,41 @@
 
 /* ------------------------------------------------------------------ the library */
 
+static void prefix_use(const struct arena_table *table, uint32_t *pages, uint32_t n,
+    const struct arena_prefix_key keys[2], uint64_t value)
+{
+    uint32_t there = 0;
+
+    switch (value / 3 % 4) {
+    case 0:
+        if (arena_prefix_publish(table, pages[0], &keys[0], value % 2 == 0 ? &keys[1] : NULL,
+                &there) == ARENA_PREFIX_THERE)
+            FUZZ_CHECK(there < table->page_count);
+        break;
+    case 1:
+        FUZZ_CHECK(arena_prefix_lookup(table, 2, keys, pages, 4) <= 2);
+        break;
+    case 2:
+        (void) arena_prefix_unpublish(table, n, pages);
+        break;
+    default:
+        FUZZ_CHECK(arena_prefix_trim(table, n) <= (int) n);
+        break;
+    }
+}
+
 /* One call on pages that may not exist; what it allocates does. */
 static void pages_use(struct arena_pool *pool, uint32_t first, uint64_t value)
 {
     const struct arena_table *table = &pool->table;
+    const struct arena_prefix_key keys[2] = {{value & 7, 1}, {value >> 3 & 7, 1}};
     const struct arena_table_page hint = {.flags = (uint32_t) value, .parent = first};
     uint32_t pages[3] = {first, (uint32_t) (value >> 8), first}, n = 1 + (uint32_t) value / 8 % 3;
 
+    if (table->own != NULL && value % 3 == 0) {
+        prefix_use(table, pages, n, keys, value);
+        return;
+    }
     switch (value % 8) {
     case 0:
         if (arena_pages_alloc(pool, n, pages, 1) == ARENA_OP_OK) {
@@ -63,6 +94,16 @@ static void pages_use(struct arena_pool *pool, uint32_t first, uint64_t value)
     }
 }
 
+/* Of a shared table this process is a holder, which has mapped every chunk. */
+static void pool_join(struct arena_pool *pool, uint32_t number)
+{
+    if (!arena_table_shared(&pool->table))
+        return;
+    FUZZ_CHECK(arena_own_new(&pool->table, number % ARENA_HOLDERS_MAX) == 0);
+    for (uint32_t i = 0; i < pool->table.layout.max_chunks; i++)
+        arena_own_set_mapped(&pool->table, i, true);
+}
+
 static void chunk_use(struct arena_pool *pool, uint32_t chunk)
 {
     if (arena_chunk_close_vacant(pool, chunk))
@@ -86,10 +127,12 @@ static void table_sent(const uint8_t *data, size_t size)
         FUZZ_CHECK(table.layout.table_bytes <= size);
         FUZZ_CHECK((char *) (table.pages + table.page_count) <= (char *) memory + size);
         arena_pool_init(pool, &table);
+        pool_join(pool, data[size - 1]);
         for (uint32_t chunk = 0; chunk < MIN(table.layout.max_chunks, 16U); chunk++)
             chunk_use(pool, chunk);
         for (uint64_t value = 0; value < 256; value++)
             pages_use(pool, data[value % size] % table.page_count, value);
+        arena_own_free(&pool->table);
     }
     free(pool);
     free(memory);
@@ -136,9 +179,10 @@ static void chunks_map(struct world *world)
 
 /* Without a tier the broker evicts nothing but drops; with one, its mover is played here. */
 static void world_begin(
-    struct world *world, uint32_t pages_per_chunk, uint32_t max_chunks, bool with_tier)
+    struct world *world, uint32_t pages_per_chunk, uint32_t max_chunks, bool with_tier, bool shared)
 {
     struct arena_table_header layout;
+    struct arena_holder *holder;
 
     log_set_level(LOG_LEVEL_ERROR);
     memset(world, 0, sizeof(*world));
@@ -147,16 +191,15 @@ static void world_begin(
     FUZZ_CHECK(world->broker.base != NULL);
     FUZZ_CHECK(hosting_new(&world->broker, 0, 0, &world->hosting) == 0);
     world->broker.hosting[0] = world->hosting;
-    world->client =
-        (struct client){.id = 7, .broker = &world->broker, .session = &nobody, .arena_count = 1};
+    world->client = (struct client){.id = 7, .broker = &world->broker, .session = &nobody};
     list_init(&world->broker.observers);
-    list_init(&world->client.arenas);
+    list_init(&world->client.holdings);
     FUZZ_CHECK(tsearch(&world->client, &world->broker.clients, id_compare) != NULL);
-    FUZZ_CHECK(arena_table_layout(
-                   PAGE_BYTES, (uint64_t) PAGE_BYTES * pages_per_chunk, max_chunks, &layout) == 0);
-    FUZZ_CHECK(arena_new(&world->client, 0, &layout, 0, &world->arena) == 0);
-    world->client.arena_chunks = max_chunks;
-    list_append(&world->client.arenas, &world->arena->client_link);
+    FUZZ_CHECK(arena_table_layout(PAGE_BYTES, (uint64_t) PAGE_BYTES * pages_per_chunk, max_chunks,
+                   shared ? ARENA_TABLE_SHARED : 0, &layout) == 0);
+    FUZZ_CHECK(arena_new(&world->client, 0, &layout, 0, shared ? "kv" : "", &world->arena) == 0);
+    holder = list_first(&world->arena->holders, struct arena_holder, link);
+    arena_holder_enter(holder, &world->client);
     list_append(&world->hosting->arenas, &world->arena->device_link);
     if (with_tier) {
         world->hosting->accounts[0].max_bytes = UINT64_MAX;
@@ -165,12 +208,14 @@ static void world_begin(
                        &world->arena->space) == 0);
     }
     arena_pool_init(&world->pool, &world->arena->table);
+    pool_join(&world->pool, holder->number);
     chunks_map(world);
 }
 
 static void world_end(struct world *world)
 {
-    arena_drop(world->arena);
+    arena_own_free(&world->pool.table);
+    arena_leave(list_first(&world->arena->holders, struct arena_holder, link));
     FUZZ_CHECK(list_empty(&world->hosting->arenas) && list_empty(&world->hosting->closing));
     FUZZ_CHECK(list_empty(&world->hosting->unsent) && list_empty(&world->hosting->wanting));
     FUZZ_CHECK(world->hosting->leaving[0] == 0);
@@ -234,14 +279,16 @@ static void scribble(struct world *world, uint8_t what, uint32_t target, uint64_
     struct arena_table_page *page = &table->pages[target % table->page_count];
     struct arena_table_chunk *chunk = &table->chunks[target % table->layout.max_chunks];
 
-    switch (what % 6) {
+    switch (what % 7) {
     case 0:
         page->word = value;
         break;
     case 1:
         page->flags = (uint32_t) value;
         page->tokens = page->position = (uint32_t) (value >> 32);
-        page->parent = page->last_use = (uint32_t) value;
+        page->last_use = (uint32_t) value;
+        page->parent = (uint32_t) (value >> 8) % (table->page_count + 1);
+        page->parent_generation = (uint32_t) (value >> 24) & 3;
         break;
     case 2:
         chunk->state = (uint32_t) value;
@@ -249,6 +296,13 @@ static void scribble(struct world *world, uint8_t what, uint32_t target, uint64_
         break;
     case 3:
         table->free[target % (table->layout.max_chunks * table->layout.free_words)] = value;
+        break;
+    case 5:
+        if (table->index == NULL)
+            break;
+        table->index[target % (table->layout.index_buckets * ARENA_BUCKET_SLOTS)] = value;
+        table->keys[target % table->page_count].low = value & 7;
+        table->keys[target % table->page_count].high = 1;
         break;
     case 4:
         table->counts[target % table->layout.max_chunks] = (uint16_t) value;
@@ -259,6 +313,20 @@ static void scribble(struct world *world, uint8_t what, uint32_t target, uint64_
     }
 }
 
+/* Others than this process are gone; what they had is cleared in turns. */
+static void holders_forget(struct world *world, uint32_t gone)
+{
+    struct arena *arena = world->arena;
+
+    if (!arena_table_shared(&arena->table))
+        return;
+    arena->departed |= gone & ((1u << ARENA_HOLDERS_MAX) - 1) & ~UINT32_C(1);
+    if (arena->departed != 0 && !list_linked(&arena->departed_link))
+        list_append(&world->hosting->departed, &arena->departed_link);
+    arena_forget_turn(world->hosting);
+    FUZZ_CHECK(arena->departed == 0 && arena->forgetting == 0);
+}
+
 /* The broker, or the library, does what it does. */
 static void step(struct world *world, uint8_t what, uint32_t target, uint64_t value)
 {
@@ -266,7 +334,7 @@ static void step(struct world *world, uint8_t what, uint32_t target, uint64_t va
     struct arena_chunk *chunk = arena_chunk_find(world->arena, target % layout->max_chunks);
 
     FUZZ_CHECK(chunk != NULL);
-    switch (what % 5) {
+    switch (what % 6) {
     case 0:
         survey_check(world);
         break;
@@ -278,9 +346,14 @@ static void step(struct world *world, uint8_t what, uint32_t target, uint64_t va
         break;
     case 2:
         arena_slots_sweep(chunk);
+        world->hosting->drop_budget = (uint32_t) value & 0xff;
+        (void) arena_slots_drop(world->arena);
         break;
     case 3:
         pages_use(&world->pool, target, value);
+        break;
+    case 4:
+        holders_forget(world, (uint32_t) value);
         break;
     default:
         chunk_use(&world->pool, chunk->index);
@@ -300,7 +373,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     if (size < 3)
         return 0;
-    world_begin(&world, 1 + data[1] % 130U, 1 + data[2] % 8U, (data[0] & 1) != 0);
+    world_begin(
+        &world, 1 + data[1] % 130U, 1 + data[2] % 8U, (data[0] & 1) != 0, (data[0] & 2) != 0);
     for (size_t at = 3; at + RECORD_BYTES <= size; at += RECORD_BYTES) {
         uint8_t what = data[at];
         uint32_t target = data[at + 1] | (uint32_t) data[at + 2] << 8;

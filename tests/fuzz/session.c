@@ -83,7 +83,8 @@ static struct broker *broker;
 
 static void broker_make(void)
 {
-    static const char text[] = "[Tenant a]\nUser=*\nMemoryMax=64M\n";
+    static const char text[] = "[Tenant a]\nUser=*\nMemoryMax=64M\n"
+                               "DegradeLow=reduce-batch 0.5\nDegradeCritical=pause-new\n";
     struct config_device devices[LIMIT_DEVICES];
     char error[CONFIG_ERROR_BYTES];
     struct config *config;

@@ -2,6 +2,7 @@
 #include "tests/integration/harness.h"
 
 #include <check.h>
+#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -368,6 +369,35 @@ size_t harness_open_fds(pid_t pid)
     for (const struct dirent *entry; (entry = readdir(folder)) != NULL;)
         count += entry->d_name[0] != '.';
     (void) closedir(folder);
+    return count;
+}
+
+size_t harness_movers(const struct harness *harness, pid_t *ret, size_t max)
+{
+    DIR *proc = opendir("/proc");
+    struct dirent *entry;
+    size_t count = 0;
+
+    ck_assert_ptr_nonnull(proc);
+    while ((entry = readdir(proc)) != NULL) {
+        char path[300], name[32] = "", state = 'Z';
+        int pid, parent = 0;
+        FILE *file;
+
+        if (!isdigit((unsigned char) entry->d_name[0]))
+            continue;
+        (void) snprintf(path, sizeof(path), "/proc/%s/stat", entry->d_name);
+        file = fopen(path, "re");
+        if (file == NULL)
+            continue;
+        if (fscanf(file, "%d (%31[^)]) %c %d", &pid, name, &state, &parent) == 4 &&
+            parent == harness->pid && strcmp(name, "gmbd-mover") == 0 && state != 'Z') {
+            ck_assert_uint_lt(count, max);
+            ret[count++] = (pid_t) pid;
+        }
+        (void) fclose(file);
+    }
+    (void) closedir(proc);
     return count;
 }
 

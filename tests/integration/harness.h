@@ -68,6 +68,8 @@ int harness_dial(const char *path);
 
 size_t harness_open_fds(pid_t pid);
 uint64_t harness_free_bytes(struct harness *harness);
+/* The broker's children that are movers and live, at most `max`; how many. */
+size_t harness_movers(const struct harness *harness, pid_t *ret, size_t max);
 /* Whether `text` stands in the broker's log. */
 bool harness_logged(const struct harness *harness, const char *text);
 

@@ -37,24 +37,63 @@ void pages_use(struct pages *pages)
     need(pages->set_current(gmb_arena_context(pages->arena)), "context");
 }
 
-void pages_open_with(
-    struct pages *pages, const struct harness *harness, const struct gmb_arena_params *wanted)
+static void session_open(struct pages *pages, const struct harness *harness)
 {
     struct gmb_options options = {.size = sizeof(options), .socket = harness->client_socket};
-    struct gmb_arena_params params = *wanted;
 
-    params.size = sizeof(params);
-    params.prefetch_bytes = 1;
-    params.label = "pages";
     memset(pages, 0, sizeof(*pages));
-    pages->page_bytes = params.page_bytes;
     need(gmb_connect(&options, &pages->session), "connect");
-    need(gmb_arena_new(pages->session, &params, &pages->arena), "arena");
+}
+
+static void arena_begin(struct pages *pages)
+{
+    pages->page_bytes = gmb_arena_page_bytes(pages->arena);
     driver_find(pages, "cuCtxSetCurrent", &pages->set_current);
     driver_find(pages, "cuMemcpyHtoD_v2", &pages->to_device);
     driver_find(pages, "cuMemcpyDtoH_v2", &pages->to_host);
     pages_use(pages);
     need(gmb_thread_start(pages->session), "thread");
+}
+
+void pages_open_with(
+    struct pages *pages, const struct harness *harness, const struct gmb_arena_params *wanted)
+{
+    struct gmb_arena_params params = *wanted;
+
+    params.size = sizeof(params);
+    params.prefetch_bytes = 1;
+    if (params.label == NULL)
+        params.label = "pages";
+    session_open(pages, harness);
+    need(gmb_arena_new(pages->session, &params, &pages->arena), "arena");
+    arena_begin(pages);
+}
+
+void pages_share(struct pages *pages, const struct harness *harness, uint64_t page_bytes,
+    uint64_t chunk_bytes, uint64_t max_bytes, const char *name)
+{
+    const struct gmb_arena_params params = {
+        .page_bytes = page_bytes,
+        .chunk_bytes = chunk_bytes,
+        .max_bytes = max_bytes,
+        .shared = 1,
+        .label = name,
+    };
+
+    pages_open_with(pages, harness, &params);
+}
+
+void pages_attach(struct pages *pages, const struct harness *harness, const char *name)
+{
+    const struct gmb_attach_params params = {
+        .size = sizeof(params),
+        .name = name,
+        .prefetch_bytes = 1,
+    };
+
+    session_open(pages, harness);
+    need(gmb_arena_attach(pages->session, &params, &pages->arena), "attach");
+    arena_begin(pages);
 }
 
 void pages_close(struct pages *pages)

@@ -25,6 +25,10 @@ void pages_open(struct pages *pages, const struct harness *harness, uint64_t pag
 /* The same with what else `params` says; its sizes are the arguments of pages_open(). */
 void pages_open_with(
     struct pages *pages, const struct harness *harness, const struct gmb_arena_params *params);
+/* An arena that others may attach to by `name`; and such an arena of another worker's. */
+void pages_share(struct pages *pages, const struct harness *harness, uint64_t page_bytes,
+    uint64_t chunk_bytes, uint64_t max_bytes, const char *name);
+void pages_attach(struct pages *pages, const struct harness *harness, const char *name);
 void pages_close(struct pages *pages);
 /* Makes this worker's device the calling thread's: for tests with more than one of them. */
 void pages_use(struct pages *pages);

@@ -20,6 +20,46 @@ uint64_t raw_arena_request(
     return raw_send(raw, &message);
 }
 
+uint64_t raw_share(struct raw *raw, const char *name, uint64_t page_bytes, uint64_t max_bytes)
+{
+    Gmb__ClientMessage message = GMB__CLIENT_MESSAGE__INIT;
+    Gmb__ArenaRequest body;
+
+    gmb__arena_request__init(&body);
+    body.page_bytes = page_bytes;
+    body.chunk_bytes = HARNESS_CHUNK;
+    body.max_bytes = max_bytes;
+    body.shared = true;
+    body.label = (char *) (uintptr_t) name;
+    message.body_case = GMB__CLIENT_MESSAGE__BODY_ARENA_REQUEST;
+    message.arena_request = &body;
+    return raw_send(raw, &message);
+}
+
+uint64_t raw_attach(struct raw *raw, const char *name)
+{
+    Gmb__ClientMessage message = GMB__CLIENT_MESSAGE__INIT;
+    Gmb__ArenaAttach body;
+
+    gmb__arena_attach__init(&body);
+    body.name = (char *) (uintptr_t) name;
+    message.body_case = GMB__CLIENT_MESSAGE__BODY_ARENA_ATTACH;
+    message.arena_attach = &body;
+    return raw_send(raw, &message);
+}
+
+void raw_ready(struct raw *raw, uint64_t lease)
+{
+    Gmb__ClientMessage message = GMB__CLIENT_MESSAGE__INIT;
+    Gmb__ArenaReady body;
+
+    gmb__arena_ready__init(&body);
+    body.lease = lease;
+    message.body_case = GMB__CLIENT_MESSAGE__BODY_ARENA_READY;
+    message.arena_ready = &body;
+    raw_tell(raw, &message);
+}
+
 void raw_expect_arena(struct raw *raw, uint64_t id, struct raw_arena *ret)
 {
     Gmb__BrokerMessage *message = raw_receive(raw);

@@ -14,6 +14,10 @@ struct raw_arena {
 
 uint64_t raw_arena_request(
     struct raw *raw, uint64_t page_bytes, uint64_t chunk_bytes, uint64_t max_bytes);
+/* One that others may attach to, in chunks of HARNESS_CHUNK. */
+uint64_t raw_share(struct raw *raw, const char *name, uint64_t page_bytes, uint64_t max_bytes);
+uint64_t raw_attach(struct raw *raw, const char *name);
+void raw_ready(struct raw *raw, uint64_t lease);
 /* Expects ArenaCreated and maps the table. */
 void raw_expect_arena(struct raw *raw, uint64_t id, struct raw_arena *ret);
 /* Unmaps and closes what is in this process. */

@@ -5,6 +5,7 @@
  */
 #include <check.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -382,5 +383,32 @@ START_TEST(a_mover_killed_again_and_again_loses_no_page)
 }
 END_TEST
 
-UNIT_MAIN("arena_hostile", a_mover_killed_again_and_again_loses_no_page,
-    tables_full_of_noise_harm_only_their_owner)
+/* The open file is the client's as well: it may fill what can be filled and let writers wait. */
+START_TEST(an_arenas_fd_cannot_be_made_to_hold_up_the_broker)
+{
+    const uint64_t most = UINT64_MAX - 1;
+    struct harness harness;
+    struct raw_arena arena;
+    struct raw raw;
+    uint32_t page = 0;
+
+    harness_start(&harness, BROKER HARNESS_TENANT);
+    raw_connect(&raw, &harness);
+    raw_expect_arena(&raw, raw_arena_request(&raw, PAGE, HARNESS_CHUNK, MIB(64)), &arena);
+    ck_assert_int_eq(fcntl(arena.event_fd, F_SETFL, O_NONBLOCK), 0);
+    (void) !write(arena.event_fd, &most, sizeof(most));
+    ck_assert_int_eq(fcntl(arena.event_fd, F_SETFL, 0), 0);
+    /* Each is answered through the fd; that the broker lives on the fill says. */
+    raw_want(&raw, arena.lease, &page, 1);
+    raw_want(&raw, arena.lease, &page, 1);
+    raw_expect_fill(
+        &raw, raw_fill(&raw, arena.lease, 0, 1, HARNESS_DEADLINE_MS * UINT64_C(1000000)), 0, 1);
+    raw_expect_done(&raw, raw_release(&raw, arena.lease));
+    raw_arena_close(&arena);
+    raw_close(&raw);
+    harness_stop(&harness);
+}
+END_TEST
+
+UNIT_MAIN("arena_hostile", an_arenas_fd_cannot_be_made_to_hold_up_the_broker,
+    a_mover_killed_again_and_again_loses_no_page, tables_full_of_noise_harm_only_their_owner)

@@ -1,9 +1,6 @@
 /* Two devices: each has its arenas, its mover and its reclaim; one is nothing to the other. */
 #include <check.h>
-#include <ctype.h>
-#include <dirent.h>
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -71,42 +68,13 @@ static void evict(size_t device)
     }
 }
 
-/* The broker's child processes that are movers, at most two. */
-static size_t movers(pid_t ret[2])
-{
-    DIR *proc = opendir("/proc");
-    struct dirent *entry;
-    size_t count = 0;
-
-    ck_assert_ptr_nonnull(proc);
-    while ((entry = readdir(proc)) != NULL) {
-        char path[300], name[32] = "", state = 'Z';
-        int pid, parent = 0;
-        FILE *file;
-
-        if (!isdigit((unsigned char) entry->d_name[0]))
-            continue;
-        (void) snprintf(path, sizeof(path), "/proc/%s/stat", entry->d_name);
-        file = fopen(path, "re");
-        if (file == NULL)
-            continue;
-        if (fscanf(file, "%d (%31[^)]) %c %d", &pid, name, &state, &parent) == 4 &&
-            parent == harness.pid && strcmp(name, "gmbd-mover") == 0 && state != 'Z') {
-            ck_assert_uint_lt(count, 2);
-            ret[count++] = (pid_t) pid;
-        }
-        (void) fclose(file);
-    }
-    (void) closedir(proc);
-    return count;
-}
-
 static void wait_movers(pid_t ret[2], size_t count)
 {
     uint64_t deadline = harness_now_ms() + HARNESS_DEADLINE_MS;
 
-    while (movers(ret) != count) {
-        ck_assert_msg(harness_now_ms() < deadline, "%zu movers run, not %zu", movers(ret), count);
+    while (harness_movers(&harness, ret, 2) != count) {
+        ck_assert_msg(harness_now_ms() < deadline, "%zu movers run, not %zu",
+            harness_movers(&harness, ret, 2), count);
         harness_breathe();
     }
 }

@@ -133,6 +133,35 @@ START_TEST(records_of_the_tier_take_a_bounded_part_of_it)
 }
 END_TEST
 
+START_TEST(pages_that_no_slab_can_hold_are_refused)
+{
+    struct gmb_options options = {.size = sizeof(options)};
+    struct gmb_arena_params params = {
+        .size = sizeof(params),
+        .page_bytes = MIB(64),
+        .chunk_bytes = MIB(64),
+        .max_bytes = MIB(256),
+    };
+    gmb_session *session;
+    gmb_arena *arena;
+
+    harness_start(&harness, BROKER "HostTier=128M\n" HARNESS_TENANT);
+    options.socket = harness.client_socket;
+    ck_assert_int_eq(gmb_connect(&options, &session), 0);
+    ck_assert_int_eq(gmb_arena_new(session, &params, &arena), GMB_E_INVALID);
+    ck_assert_msg(
+        strstr(gmb_error_text(), "slab of the host tier (32M)") != NULL, "%s", gmb_error_text());
+    gmb_disconnect(session);
+    /* One that fills a slab is moved as any other. */
+    pages_open(&pages, &harness, MIB(32), MIB(32), MIB(128));
+    pages_fill(&pages, 2);
+    evict_until("test", 2);
+    pages_check(&pages, 0, 2, 1);
+    pages_close(&pages);
+    harness_stop(&harness);
+}
+END_TEST
+
 /* ------------------------------------------------------------------ formats */
 
 #define ELEMENTS ((uint32_t) (PAGE / 2))
@@ -336,6 +365,7 @@ int main(void)
 
     tcase_add_test(tcase, slots_of_pages_freed_in_the_tier_are_room_again);
     tcase_add_test(tcase, records_of_the_tier_take_a_bounded_part_of_it);
+    tcase_add_test(tcase, pages_that_no_slab_can_hold_are_refused);
     tcase_add_loop_test(
         tcase, a_quantized_tier_keeps_its_error_bound, 0, (int) ARRAY_SIZE(formats));
     tcase_add_test(tcase, bytes_are_never_quantized);

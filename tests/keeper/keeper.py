@@ -1,6 +1,6 @@
 """gmbd-keeper with brokers that are small scripts of this file.
 
-usage: keeper.py GMBD_KEEPER NAME        runs the test NAME
+usage: keeper.py GMBD_KEEPER NAME GMBD GMBCTL        runs the test NAME
 """
 import contextlib
 import os
@@ -384,9 +384,52 @@ def a_handover_that_fails_changes_nothing():
             k.wait_for('more')
 
 
+def broker_pid(keeper_pid):
+    with open(f'/proc/{keeper_pid}/task/{keeper_pid}/children', encoding='utf-8') as file:
+        children = file.read().split()
+    return int(children[0]) if children else 0
+
+
+def the_broker_itself_is_watched_and_comes_back_on_the_same_sockets():
+    with tempfile.TemporaryDirectory(prefix='gmbd-keeper-test.') as directory:
+        control = os.path.join(directory, 'control.sock')
+        config = os.path.join(directory, 'gmbd.conf')
+        with open(config, 'w', encoding='utf-8') as file:
+            file.write('[Tenant test]\nUser=*\n')
+        with subprocess.Popen(
+                [KEEPER, '--watchdog', '60',
+                 '--listen', f'client={directory}/client.sock', '--listen', f'control={control}:0600',
+                 '--', GMBD, '--gpu=sim', '--config', config],
+                env={**os.environ, 'XDG_RUNTIME_DIR': directory, 'GMB_SIM_DIR': directory}) as process:
+            try:
+                poll('the keeper listens', lambda: said(control).returncode == 0)
+                first = broker_pid(process.pid)
+                for number in signal.SIGKILL, signal.SIGABRT:
+                    os.kill(broker_pid(process.pid), number)
+                    # The socket never goes away: this waits for the next broker and isn't refused.
+                    status(control)
+                assert broker_pid(process.pid) not in (0, first)
+            finally:
+                process.terminate()
+                ended = process.wait(DEADLINE_S)
+                assert ended == 0, ended
+            assert not os.path.exists(control)
+
+
+def said(control):
+    return subprocess.run([GMBCTL, '--socket', control, 'status'], capture_output=True, text=True,
+                          timeout=DEADLINE_S, check=False)
+
+
+def status(control):
+    answer = said(control)
+    assert answer.returncode == 0, answer
+
+
 def main():
-    global KEEPER
-    KEEPER, name = os.path.abspath(sys.argv[1]), sys.argv[2]
+    global KEEPER, GMBD, GMBCTL
+    name = sys.argv[2]
+    KEEPER, GMBD, GMBCTL = (os.path.abspath(sys.argv[i]) for i in (1, 3, 4))
     globals()[name]()
 
 

@@ -6,10 +6,13 @@
  *   ok            answers everything: checksum i of a job is its id × 1000 + i
  *   dead          ends at once
  *   dead-hello    ends when it is greeted
+ *   starved       ends when it is greeted: the device has no memory for its context
  *   mute-hello    never gets ready
  *   dead-job      ends at the first job
  *   dead-reply    ends after the first answer
  *   mute          never answers a job
+ *   stopped       stops at the first job
+ *   stopped-hello stops when it is greeted
  *   garbage       answers with what is no frame
  *   unasked       answers a job that nobody gave it
  *   twice         answers each job twice
@@ -35,6 +38,9 @@
 
 #include "base/macro.h"
 #include "proto/conn.h"
+
+/* What it says that its context takes. */
+#define CONTEXT_BYTES (UINT64_C(5) << 20)
 
 static char word[32];
 static struct conn *conn;
@@ -129,6 +135,8 @@ static void job_take(const Gmb__MoverJob *job)
         exit(77);
     if (is("mute"))
         return;
+    if (is("stopped"))
+        (void) raise(SIGSTOP);
     if (is("garbage")) {
         (void) send(conn_fd(conn), "\xff\xff\xff", 3, MSG_NOSIGNAL);
         return;
@@ -159,11 +167,16 @@ static void message_take(const Gmb__MoverMessage *message, const struct fdset *f
     }
     if (is("dead-hello"))
         exit(76);
+    if (is("starved"))
+        exit(GMB__MOVER_EXIT__MOVER_EXIT_MEMORY);
     if (is("mute-hello"))
         return;
+    if (is("stopped-hello"))
+        (void) raise(SIGSTOP);
     gmb__mover_message__init(&answer);
     gmb__mover_ready__init(&ready);
     answer.body_case = GMB__MOVER_MESSAGE__BODY_READY;
+    ready.context_bytes = CONTEXT_BYTES;
     answer.ready = &ready;
     message_send(&answer);
 }

@@ -43,12 +43,21 @@ static void on_forgotten(void *data, uint32_t number, uint32_t generation)
     rig->forgotten_count++;
 }
 
+static void on_wanted(void *data, uint64_t bytes)
+{
+    struct rig *rig = data;
+
+    rig->wanted_bytes = bytes;
+    rig->wanted_count++;
+}
+
 void rig_open(
     struct rig *rig, uint64_t tier_bytes_wanted, const uint8_t uuid[16], const char *program)
 {
     const struct mover_handler handler = {.data = rig,
         .chunk_export = on_export,
         .job_done = on_done,
+        .memory_wanted = on_wanted,
         .chunk_forgotten = on_forgotten};
 
     if (rig->options.driver == NULL) {

@@ -29,6 +29,8 @@ struct rig {
     struct rig_result results[RIG_JOBS]; /* by the job's owner */
     size_t done_count, forgotten_count, exports;
     uint32_t last_forgotten;
+    uint64_t wanted_bytes; /* for a mover that isn't there, as last told */
+    size_t wanted_count;
 };
 
 /* Options that let tests be quick; `program` NULL: the real mover. */

@@ -146,6 +146,24 @@ START_TEST(a_bad_mover_is_replaced_and_its_work_done)
 }
 END_TEST
 
+/* However long a slow one may take. */
+START_TEST(a_stopped_mover_is_replaced)
+{
+    const struct rig fresh = {.options = {0}};
+
+    rig = fresh;
+    rig.options = mover_options_default;
+    rig.options.driver = "sim";
+    rig.options.hello_ns = rig.options.progress_ns = 3600 * NSEC_PER_SEC;
+    open_with(_i == 0 ? "stopped,ok" : "stopped-hello,ok");
+    submit(0, MOVER_EVICT, 1);
+    rig_wait(&rig, 1);
+    ck_assert_int_eq(rig.results[0].error, 0);
+    ck_assert_uint_eq(rig_stats(&rig).deaths, 1);
+    close_all();
+}
+END_TEST
+
 START_TEST(a_job_that_kills_every_mover_fails_alone)
 {
     open_with("poison");
@@ -170,8 +188,8 @@ START_TEST(a_mover_that_cannot_start_fails_what_waits)
     submit(0, MOVER_EVICT, 1);
     submit(1, MOVER_RESTORE, 1);
     rig_wait(&rig, 2);
-    ck_assert_int_eq(rig.results[0].error, -EIO);
-    ck_assert_int_eq(rig.results[1].error, -EIO);
+    ck_assert_int_eq(rig.results[0].error, -EAGAIN);
+    ck_assert_int_eq(rig.results[1].error, -EAGAIN);
     ck_assert_uint_eq(incarnations(), MOVER_ATTEMPTS);
     close_all();
 }
@@ -185,7 +203,7 @@ START_TEST(a_program_that_is_not_there_fails_what_waits)
     rig_open(&rig, UINT64_C(64) << 20, uuid, "/nonexistent/gmbd-mover");
     submit(0, MOVER_EVICT, 1);
     rig_wait(&rig, 1);
-    ck_assert_int_eq(rig.results[0].error, -EIO);
+    ck_assert_int_eq(rig.results[0].error, -EAGAIN);
     ck_assert_uint_eq(rig_stats(&rig).starts, 0);
     rig_close(&rig);
 }
@@ -343,6 +361,28 @@ START_TEST(a_chunk_that_is_let_go_early_is_released_at_once)
 }
 END_TEST
 
+START_TEST(what_a_mover_takes_is_kept_while_it_is_not_there)
+{
+    open_with("ok,starved,starved,ok");
+    submit(0, MOVER_EVICT, 1);
+    rig_wait(&rig, 1);
+    /* Nobody knew what the first one would take, and nobody has to keep it now. */
+    ck_assert_uint_eq(rig.wanted_count, 0);
+    mover_keep(rig.control, true);
+    ck_assert_int_eq(kill(rig_stats(&rig).pid, SIGKILL), 0);
+    while (rig.wanted_bytes != UINT64_C(5) << 20) /* what it said that it takes */
+        rig_turn(&rig);
+    /* That isn't enough, it turns out, nor are 512 MiB. */
+    while (rig.wanted_bytes != UINT64_C(1) << 30)
+        rig_turn(&rig);
+    rig_wait_state(&rig, MOVER_STATE_READY);
+    rig_turn(&rig);
+    ck_assert_uint_eq(rig.wanted_bytes, 0);
+    ck_assert_uint_eq(rig.wanted_count, 4);
+    close_all();
+}
+END_TEST
+
 START_TEST(the_queue_is_bounded_and_empties)
 {
     struct mover_chunk chunk = {.number = 1, .bytes = CHUNK_BYTES};
@@ -461,8 +501,9 @@ int main(void)
         a_chunk_is_sent_once_and_again_when_the_mover_has_lost_it,
         a_chunk_that_is_gone_fails_its_job_alone, want_of_fds_is_waited_out,
         a_chunk_is_forgotten_by_word_or_by_death, a_chunk_that_is_let_go_early_is_released_at_once,
-        the_queue_is_bounded_and_empties, numbers_out_of_bounds_are_refused_at_once,
-        an_idle_mover_is_ended_and_its_memory_given_back, what_is_left_at_the_end_is_told_so};
+        what_a_mover_takes_is_kept_while_it_is_not_there, the_queue_is_bounded_and_empties,
+        numbers_out_of_bounds_are_refused_at_once, an_idle_mover_is_ended_and_its_memory_given_back,
+        what_is_left_at_the_end_is_told_so};
     Suite *suite = suite_create("control");
     TCase *tcase = tcase_create("control");
     SRunner *runner;
@@ -473,6 +514,7 @@ int main(void)
         tcase_add_test(tcase, tests[i]);
     tcase_add_loop_test(
         tcase, a_bad_mover_is_replaced_and_its_work_done, 0, (int) ARRAY_SIZE(survived));
+    tcase_add_loop_test(tcase, a_stopped_mover_is_replaced, 0, 2);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

@@ -280,24 +280,78 @@ def test_requests_with_an_arena_end_clean():
     assert report['reread_pages'] > 0 and report['workers_killed'] == 0
 
 
-def test_memory_moves_so_that_four_tenants_fit_on_a_small_device():
-    """60 % of what they need at once, and what is cold besides."""
+def memory_moves(requests, deadline_s, *arguments):
+    """Four tenants of two priorities on 60 % of what they need at once, and what is cold besides.
+    However slow the machine is: nobody is refused for having waited long."""
     if os.geteuid() != 0:
         print('skipped: only root can make processes of four tenants')
         sys.exit(SKIPPED)
     with directory() as path:
-        report = Run(path, '--arena', '--limit', '300', '--speed', '20', '--scale', '256',
-                     '--tenants', '4', '--priorities', '200,100', '--device-memory', '60%').end(0, 90)
-    check_clean(report, 300)
-    assert report['workers_killed'] == 0
+        report = Run(path, '--arena', '--limit', str(requests), '--tenants', '4', '--priorities',
+                     '200,200,100,100', '--device-memory', '60%', '--wait', str(deadline_s),
+                     *arguments).end(0, deadline_s)
+    check_clean(report, requests)
+    assert report['workers_killed'] == 0 and report['refused'] == 0
     assert report['evictions'] > 0 and report['restores'] > 0 and report['reread_pages'] > 0
     assert report['moved_bytes'] > report['device_bytes']
-    assert [tenant['priority'] for tenant in report['tenants']] == [200, 100, 200, 100]
-    high = [tenant for tenant in report['tenants'] if tenant['priority'] == 200]
-    assert all(tenant['entitled_refused'] == 0 for tenant in high), high
-    assert sum(tenant['entitled'] for tenant in high) > 0, high
+    assert [tenant['priority'] for tenant in report['tenants']] == [200, 200, 100, 100]
+    assert report['entitled'] > 0 and report['entitled_refused'] == 0
     for key in ('evictions', 'restores', 'moved_bytes', 'entitled'):
         assert sum(tenant[key] for tenant in report['tenants']) == report[key], key
+
+
+def test_memory_moves_so_that_four_tenants_fit_on_a_small_device():
+    memory_moves(300, 500, '--speed', '20', '--scale', '256')
+
+
+def test_memory_moves_under_the_azure_trace():
+    memory_moves(5000, 1500, '--trace', shared('azure_conv.csv'))
+
+
+def test_memory_moves_under_the_mooncake_trace():
+    memory_moves(3993, 1500, '--trace', shared('mooncake_synthetic.jsonl'))
+
+
+def test_workers_obey_their_ladder():
+    """The device is so small that every rung is reached; who isn't turned away completes."""
+    if os.geteuid() != 0:
+        print('skipped: only root can make processes of four tenants')
+        sys.exit(SKIPPED)
+    with directory() as path, tempfile.NamedTemporaryFile('w') as ladder:
+        ladder.write('DegradeLow=drop-prefix-cache 1\n'
+                     'DegradeMedium=quantize-kv int8, shrink-context 100\n'
+                     'DegradeCritical=reject-below-priority 50, reduce-batch 0.5\n')
+        ladder.flush()
+        report = Run(path, '--arena', '--limit', '200', '--speed', '20', '--scale', '256',
+                     '--tenants', '4', '--load', '400%', '--request-priorities', '100,10',
+                     '--ladder', ladder.name).end(0, 90)
+    check_clean(report, 200)
+    assert report['workers_killed'] == 0
+    high, low = report['priorities']
+    assert (high['priority'], low['priority']) == (100, 10)
+    assert high['requests_total'] + low['requests_total'] == 200
+    assert high['rejected'] == 0 and high['completed'] + high['refused'] == high['requests_total']
+    assert report['refused_by'].get('reject-below-priority', 0) == low['rejected']
+    assert report['goodput_tokens_s'] > 0
+    steps = report['ladder']
+    for name in ('drop-prefix-cache', 'quantize-kv', 'shrink-context', 'reject-below-priority',
+                 'reduce-batch'):
+        assert steps[name]['asked'] > 0 and steps[name]['answered'] >= steps[name]['asked'], steps
+    assert steps['reject-below-priority']['affected'] == low['rejected'], steps
+    for name in ('drop-prefix-cache', 'quantize-kv', 'shrink-context'):
+        assert steps[name]['affected'] > 0 and steps[name]['bytes'] > 0, steps
+    assert steps['pause-new'] == {'asked': 0, 'answered': 0, 'affected': 0, 'bytes': 0}
+
+
+def test_a_ladder_with_an_unknown_step_starts_nothing():
+    with directory() as path, tempfile.NamedTemporaryFile('w') as ladder:
+        ladder.write('DegradeLow=shut-up 1\n')
+        ladder.flush()
+        done = subprocess.run([REPLAY, '--arena', '--limit', '10', '--ladder', ladder.name],
+                              env={**os.environ, 'TMPDIR': path}, capture_output=True, text=True,
+                              timeout=DEADLINE_S, check=False)
+        assert done.returncode == 1 and 'shut-up' in done.stderr, done
+        assert os.listdir(path) == []
 
 
 def test_an_interrupt_gives_the_arenas_back():

@@ -79,10 +79,21 @@ START_TEST(test_every_option_arrives)
         OPTIONS_OK);
     ck_assert(options.arena);
     ck_assert_double_eq(options.think, 2.5);
-    ck_assert_uint_eq(options.priority_count, 3);
-    ck_assert_uint_eq(options.priorities[2], 1000);
+    ck_assert_uint_eq(options.priorities.count, 3);
+    ck_assert_uint_eq(options.priorities.values[2], 1000);
     ck_assert_uint_eq(options.device_percent, 60);
     ck_assert_uint_eq(options.device_memory, 0);
+    options_free(&options);
+    ck_assert_int_eq(parse("--arena --ladder default --load 130% --batch 12 "
+                           "--request-priorities 100,10",
+                         &options),
+        OPTIONS_OK);
+    ck_assert_str_eq(options.ladder, "default");
+    ck_assert_uint_eq(options.load_percent, 130);
+    ck_assert_uint_eq(options.batch, 12);
+    ck_assert_uint_eq(options.request_priorities.count, 2);
+    ck_assert_uint_eq(options.request_priorities.values[1], 10);
+    ck_assert_uint_eq(options.priorities.count, 0);
     options_free(&options);
     ck_assert_int_eq(
         parse("--trace t --policy default --blocks 2147483648 --bound", &options), OPTIONS_OK);
@@ -100,6 +111,10 @@ START_TEST(test_what_makes_no_sense_is_refused)
         "--limit 0", "--limit x", "--device-memory 0", "--device-memory infinity", "--wait 3601",
         "--nothing", "--trace", "word", "--socket s --config c", "--socket s --device-memory 1G",
         "--control c", "--tenants 256 --workers 5", "--seed -1", "--think 1", "--arena --think 0",
+        "--load 130", "--load 0%", "--load 130% --device-memory 1G", "--load 130% --socket s",
+        "--load 130% --device-memory 60%", "--ladder none", "--batch 4", "--request-priorities 1",
+        "--arena --batch 0", "--arena --ladder default --config c",
+        "--arena --ladder default --socket s", "--arena --request-priorities 1001",
         "--device-memory 0%", "--device-memory 1001%", "--device-memory %", "--priorities 1001",
         "--priorities 1,,2", "--priorities x", "--priorities 1 --config c",
         "--priorities 1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17",

@@ -151,6 +151,29 @@ START_TEST(test_a_split_refuses_what_its_part_has_no_room_for)
 }
 END_TEST
 
+START_TEST(test_denser_tokens_take_a_part_and_fit_beside_others)
+{
+    /* 10 bytes a token, chunks of 100: halved, 20 tokens a chunk. */
+    const struct model denser = model_denser(&model, 2);
+    struct model odd = model, huge = model;
+
+    ck_assert_uint_eq(model_chunks(&denser, 20), 1);
+    ck_assert_uint_eq(model_chunks(&denser, 21), 2);
+    ck_assert_uint_eq(model_token_bytes(&model, 7), 70);
+    ck_assert_uint_eq(model_token_bytes(&denser, 7), 35);
+    ck_assert_uint_eq(model_tokens_within(&model, 1, 0), 10);
+    ck_assert_uint_eq(model_tokens_within(&model, 2, 70), 13);
+    ck_assert_uint_eq(model_tokens_within(&denser, 2, 70), 26);
+    ck_assert_uint_eq(model_tokens_within(&model, 1, 91), 0);
+    ck_assert_uint_eq(model_tokens_within(&model, 1, 101), 0);
+    /* Half of an odd number of bytes is rounded up: nothing fits that doesn't. */
+    odd.kv_bytes_per_token = 11;
+    ck_assert_uint_eq(model_denser(&odd, 2).kv_bytes_per_token, 6);
+    huge.kv_bytes_per_token = UINT64_MAX;
+    ck_assert_uint_eq(model_token_bytes(&huge, 2), UINT64_MAX);
+}
+END_TEST
+
 START_TEST(test_sums_that_leave_64_bits_are_refused)
 {
     struct trace_request requests[] = {{.context_tokens = TRACE_TOKENS_MAX}};
@@ -171,4 +194,5 @@ UNIT_MAIN("replay_plan", test_bytes_are_rounded_up_to_chunks,
     test_the_largest_request_does_not_wrap, test_one_request_takes_prompt_growth_and_end,
     test_private_pools_need_the_sum_of_peaks_that_never_meet,
     test_a_request_without_duration_takes_before_it_gives,
-    test_a_split_refuses_what_its_part_has_no_room_for, test_sums_that_leave_64_bits_are_refused)
+    test_a_split_refuses_what_its_part_has_no_room_for,
+    test_denser_tokens_take_a_part_and_fit_beside_others, test_sums_that_leave_64_bits_are_refused)

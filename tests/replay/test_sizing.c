@@ -66,6 +66,32 @@ START_TEST(test_nothing_that_could_ever_fit_is_beyond_the_limits)
 }
 END_TEST
 
+START_TEST(test_a_load_is_the_need_in_parts_of_the_device)
+{
+    struct sizing_wish wish = plain;
+    struct sizing sizing;
+    struct trace trace;
+
+    generate(2000, &trace);
+    for (wish.load_percent = 100; wish.load_percent <= 130; wish.load_percent += 30) {
+        uint64_t chunk;
+
+        ck_assert_int_eq(sizing_choose(&trace, &wish, &sizing), 0);
+        chunk = sizing.model.chunk_bytes;
+        ck_assert_uint_le(sizing.device_bytes * wish.load_percent, sizing.peaks.pooled_bytes * 100);
+        ck_assert_uint_gt(
+            (sizing.device_bytes + chunk) * wish.load_percent, sizing.peaks.pooled_bytes * 100);
+        sizing_free(&sizing);
+    }
+    /* Never less than the largest request. */
+    wish.load_percent = 1000000;
+    ck_assert_int_eq(sizing_choose(&trace, &wish, &sizing), 0);
+    ck_assert_uint_eq(sizing.device_bytes, sizing.peaks.largest_bytes);
+    sizing_free(&sizing);
+    trace_free(&trace);
+}
+END_TEST
+
 START_TEST(test_what_is_asked_for_is_kept)
 {
     struct sizing_wish wish = plain;
@@ -95,4 +121,5 @@ START_TEST(test_what_is_asked_for_is_kept)
 END_TEST
 
 UNIT_MAIN("replay_sizing", test_a_large_trace_is_scaled_to_a_small_device_and_a_minute,
-    test_nothing_that_could_ever_fit_is_beyond_the_limits, test_what_is_asked_for_is_kept)
+    test_nothing_that_could_ever_fit_is_beyond_the_limits, test_what_is_asked_for_is_kept,
+    test_a_load_is_the_need_in_parts_of_the_device)

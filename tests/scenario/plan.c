@@ -5,10 +5,13 @@
  *   chunk NAME TENANT SIZE [KEY=VALUE …]        page=SIZE resident pinned recomputable idle=MS cost
  *                                               here=MS
  *   plan SIZE [KEY=VALUE …]                     for=TENANT from=TENANT wanted=SIZE whole=1
- *                                               steps=N
+ *                                               steps=N empty=1
  *   expect steps [CHUNK=REASON[*DROPPED] …]     all of them, in order; blanks of a reason as dashes
  *   expect planned SIZE
  *   expect shortfall WHY
+ *   lease NAME TENANT SIZE [KEY=VALUE …]        chunk=SIZE age=MS
+ *   revoke SIZE for=TENANT [KEY=VALUE …]        wanted=SIZE steps=N
+ *   expect revoked [LEASE=SIZE=REASON …]        all of them, in order
  *   kill VICTIM [KEY=VALUE …]                   for=TENANT forbidden=1 dying=N since=MS cooldown=MS
  *   expect kill VERDICT
  */
@@ -16,11 +19,12 @@
 #include <string.h>
 
 #include "base/size.h"
-#include "policies/reclaim.h"
+#include "policies/reclaim_revoke.h"
 #include "tests/scenario/lines.h"
 
 #define TENANTS 16
 #define CHUNKS 64
+#define LEASES 32
 #define MS UINT64_C(1000000)
 
 static struct reclaim_tenant tenants[TENANTS];
@@ -28,6 +32,10 @@ static struct reclaim_chunk chunks[CHUNKS];
 static char tenant_names[TENANTS][16], chunk_names[CHUNKS][16];
 static size_t tenant_count, chunk_count, step_count;
 static struct reclaim_step steps[CHUNKS];
+static struct revoke_lease leases[LEASES];
+static char lease_names[LEASES][16];
+static struct revoke_step revoked[LEASES];
+static size_t lease_count, revoked_count;
 static uint64_t planned;
 static enum reclaim_shortfall shortfall;
 static enum reclaim_kill_verdict verdict;
@@ -94,10 +102,37 @@ static void run_plan(void)
         .from = tenant_row(value_of(2, "from")),
         .wanted = value_size(2, "wanted", 0),
         .whole_device = value_number(2, "whole", 0) != 0,
+        .empty_only = value_number(2, "empty", 0) != 0,
     };
 
     step_count = reclaim_plan(&request, tenants, tenant_count, chunks, chunk_count, steps,
         value_number(2, "steps", CHUNKS), &planned, &shortfall);
+}
+
+static void run_lease(void)
+{
+    if (lease_count == LEASES)
+        fail("too many leases");
+    name_copy(lease_names[lease_count], sizeof(lease_names[0]), word(1));
+    leases[lease_count++] = (struct revoke_lease){
+        .tenant = tenant_row(word(2)),
+        .bytes = size_of(word(3)),
+        .chunk_bytes = value_size(4, "chunk", UINT64_C(2) << 20),
+        .age_ns = value_number(4, "age", 0) * MS,
+    };
+}
+
+static void run_revoke(void)
+{
+    const struct revoke_request request = {
+        .bytes = size_of(word(1)),
+        .beneficiary = tenant_row(value_of(2, "for")),
+        .wanted = value_size(2, "wanted", 0),
+    };
+    bool taken[LEASES];
+
+    revoked_count = revoke_plan(&request, tenants, tenant_count, leases, lease_count, taken,
+        revoked, value_number(2, "steps", LEASES), &planned);
 }
 
 static void run_kill(void)
@@ -152,12 +187,31 @@ static void expect_steps(void)
     }
 }
 
+static void expect_revoked(void)
+{
+    size_t expected = word_count() - 2;
+
+    for (size_t i = 0; i < revoked_count || i < expected; i++) {
+        char text[96], reason[64], bytes[SIZE_TEXT_MAX];
+
+        if (i >= revoked_count)
+            fail("step %zu is missing: %s", i + 1, word(i + 2));
+        (void) snprintf(text, sizeof(text), "%s=%s=%s", lease_names[revoked[i].lease],
+            size_format(bytes, revoked[i].bytes),
+            dashed(reason, sizeof(reason), reclaim_reason_name(revoked[i].reason)));
+        if (i >= expected || !is(i + 2, text))
+            fail("step %zu is %s", i + 1, text);
+    }
+}
+
 static void run_expect(void)
 {
     char text[SIZE_TEXT_MAX];
 
     if (is(1, "steps"))
         expect_steps();
+    else if (is(1, "revoked"))
+        expect_revoked();
     else if (is(1, "planned")) {
         if (planned != size_of(word(2)))
             fail("it is %s", size_format(text, planned));
@@ -177,6 +231,10 @@ static void run_line(void)
         run_chunk();
     else if (is(0, "plan"))
         run_plan();
+    else if (is(0, "lease"))
+        run_lease();
+    else if (is(0, "revoke"))
+        run_revoke();
     else if (is(0, "kill"))
         run_kill();
     else if (is(0, "expect"))

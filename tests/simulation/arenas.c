@@ -204,6 +204,19 @@ void model_arena_reclaim(struct model *model)
     }
 }
 
+/* The shell's own process on a device goes and comes back. */
+void model_device_hold(struct model *model)
+{
+    struct core_event event = {.type = CORE_EVENT_DEVICE_HOLD};
+
+    event.device_hold.device = (uint32_t) model_below(model, MODEL_DEVICES);
+    if (model_chance(model, 6))
+        event.device_hold.bytes =
+            model_chance(model, 100) ? model_random(model) : model_below(model, 64 * MIB);
+    model->holds += event.device_hold.bytes > 0;
+    model_step(model, &event);
+}
+
 /* An operator empties a device now and then, and soon thinks better of it. */
 void model_device_drain(struct model *model)
 {

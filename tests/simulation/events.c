@@ -333,6 +333,8 @@ static void random_config(struct model *model, unsigned tenant, struct core_tena
     config->leases_max = model_chance(model, 4) ? (uint32_t) model_below(model, 40) : UINT32_MAX;
     for (unsigned i = 0; i < MODEL_DEVICES; i++)
         random_limits(model, &config->memory[i]);
+    if (model_chance(model, 2))
+        model_ladder(model, &config->ladder);
     if (model_chance(model, 30))
         config->weight = 0;
 }
@@ -385,10 +387,14 @@ static void event_nonsense(struct model *model)
                                model_below(model, CORE_EVENT_MAX + 2 - CORE_EVENT_CLIENT_DETACH));
     /* Neither a client of ours nor a chunk that the shell has: those events are meant. */
     event.client = (uint64_t) UINT32_MAX << 32 | model_below(model, 100);
-    if (event.type == CORE_EVENT_DEVICE_DRAIN)
+    if (event.type == CORE_EVENT_RESTORE_WAIT)
+        event.restore_wait.waits = true;
+    else if (event.type == CORE_EVENT_DEVICE_DRAIN)
         event.device_drain.device = MODEL_DEVICES + (uint32_t) model_below(model, 1000);
     else if (event.type == CORE_EVENT_DEVICE_FAIL)
         event.device_fail.device = MODEL_DEVICES + (uint32_t) model_below(model, 1000);
+    else if (event.type == CORE_EVENT_DEVICE_HOLD)
+        event.device_hold.device = MODEL_DEVICES + (uint32_t) model_below(model, 1000);
     else if (event.type == CORE_EVENT_MEMORY_OBSERVED)
         event.observed.device = MODEL_DEVICES + (uint32_t) model_below(model, 1000);
     else if (event.type >= CORE_EVENT_CHUNK_CREATED)
@@ -414,7 +420,7 @@ static void event_of_client(struct model *model)
         event_connect(model, client);
         return;
     }
-    kind = model_below(model, 65);
+    kind = model_below(model, 69);
     if (kind < 1)
         event_cancel(model, client);
     else if (kind < 2)
@@ -435,6 +441,8 @@ static void event_of_client(struct model *model)
         model_arena_share(model, client);
     else if (kind < 50)
         model_gang_request(model, client);
+    else if (kind < 54)
+        model_restore_wait(model, client);
     else
         event_request(model, client);
 }
@@ -448,6 +456,8 @@ void model_event(struct model *model)
     model->now_ns += model_below(model, 300000);
     if (kind < 5)
         model->now_ns += model_below(model, 5 * SEC);
+    if (model_chance(model, 5000))
+        model->now_ns += model_below(model, 24 * 3600 * SEC);
     model_drift(model);
     model_tick(model);
     if (kind < 20)
@@ -462,6 +472,8 @@ void model_event(struct model *model)
         model_device_fail(model);
     else if (kind == 45)
         model_crash(model);
+    else if (kind < 48)
+        model_device_hold(model);
     else if (kind < 80)
         model_arena_reclaim(model);
     else if (kind < 500)

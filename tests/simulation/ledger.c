@@ -358,6 +358,9 @@ void model_crash(struct model *model)
             model_step(model, &event);
     }
     memset(model->lowered, true, sizeof(model->lowered));
+    /* Levels and advice begin anew. */
+    memset(model->shown, 0, sizeof(model->shown));
+    memset(model->asked, 0, sizeof(model->asked));
     configure_again(model, before);
     (void) core_free(before);
     clients_resume(model);

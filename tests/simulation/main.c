@@ -27,8 +27,13 @@ static void require_coverage(const struct model *model)
         model->orphaned_seen == 0 || model->fills == 0 || model->returns == 0 ||
         model->reclaims == 0 || model->attached == 0 || model->shared == 0 ||
         model->outlived == 0 || model->own_reclaims == 0 || model->drains == 0 ||
-        model->gangs == 0 || model->cuts == 0 || model->crashes == 0)
+        model->gangs == 0 || model->holds == 0 || model->advices == 0 || model->cuts == 0 ||
+        model->crashes == 0)
         model_fail(model, "a run this long met too little");
+    for (unsigned i = 0; i < PRESSURE_LEVEL_MAX; i++) {
+        if (model->level_seen[i] == 0)
+            model_fail(model, "a run this long never had one of the levels");
+    }
 }
 
 static uint64_t run(uint64_t seed, uint64_t events, bool quiet)
@@ -45,7 +50,8 @@ static uint64_t run(uint64_t seed, uint64_t events, bool quiet)
         (void) printf(
             "seed %llu: %llu events, %llu steps, %llu grants, %llu refusals (%llu timed "
             "out), %llu creates failed, %llu leaks, %llu deaths, %llu fills, %llu returns, "
-            "%llu wishes for memory, %llu attached, %llu gangs, %llu crashes; hash %016llx\n",
+            "%llu wishes for memory, %llu attached, %llu gangs, %llu levels, %llu advices, "
+            "%llu crashes; hash %016llx\n",
             (unsigned long long) seed, (unsigned long long) model.events,
             (unsigned long long) model.steps, (unsigned long long) model.grants,
             (unsigned long long) model.refusals, (unsigned long long) model.timeouts,
@@ -53,6 +59,7 @@ static uint64_t run(uint64_t seed, uint64_t events, bool quiet)
             (unsigned long long) model.deaths, (unsigned long long) model.fills,
             (unsigned long long) model.returns, (unsigned long long) model.reclaims,
             (unsigned long long) model.attached, (unsigned long long) model.gangs,
+            (unsigned long long) model.levels, (unsigned long long) model.advices,
             (unsigned long long) model.crashes, (unsigned long long) model.hash);
     return model.hash;
 }

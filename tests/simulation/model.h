@@ -92,11 +92,29 @@ struct model_ledger {
     struct core_record holders[MODEL_RECORDS * LIMIT_LEASE_HOLDERS], chunks[MODEL_CHUNKS];
 };
 
+/* What the shell was told last of a tenant's pressure on a device, by the core's index … */
+#define MODEL_SHOWN 64
+struct model_shown {
+    char name[LIMIT_NAME_BYTES + 1];
+    uint32_t clients;
+    uint64_t at_ns;
+};
+/* … and what it was asked last. */
+struct model_asked {
+    char name[LIMIT_NAME_BYTES + 1];
+    uint64_t id;
+};
+
 struct model {
     uint64_t seed, random;
     uint64_t events, steps, now_ns, hash;
     uint64_t grants, refusals, timeouts, ooms, leaks, deaths, changes, orphaned_seen;
-    uint64_t fills, returns, attached, shared, outlived, reclaims, own_reclaims, drains, gangs;
+    uint64_t fills, returns, attached, shared, outlived, reclaims, own_reclaims, drains, gangs,
+        holds;
+    uint64_t core_ns; /* the core's time: that of a clock which went back is the latest before */
+    uint64_t levels, advices, level_seen[PRESSURE_LEVEL_MAX];
+    struct model_shown shown[MODEL_SHOWN][MODEL_DEVICES];
+    struct model_asked asked[MODEL_SHOWN];
     struct core *core;
     struct core_actions actions;
     struct model_device devices[MODEL_DEVICES];
@@ -179,6 +197,12 @@ void model_arena_reclaim(struct model *model);
 void model_device_drain(struct model *model);
 /* Seldom: a device is out of service until the run ends. */
 void model_device_fail(struct model *model);
+void model_device_hold(struct model *model);
+
+void model_ladder(struct model *model, struct ladder *ladder);
+void model_restore_wait(struct model *model, struct model_client *client);
+void model_watch_pressure(struct model *model, const struct core_action *action);
+void model_watch_advice(struct model *model, const struct core_action *action);
 
 /*
  * Takes down what the step has changed. At times the writes are cut off anywhere, and a core is

@@ -279,6 +279,14 @@ static void watch_action(struct model *model, const struct core_action *action)
         mix(model, action->reclaim.bytes);
         watch_reclaim(model, action);
         break;
+    case CORE_ACTION_PRESSURE:
+        mix(model, action->pressure.device << 16 | action->pressure.tenant);
+        model_watch_pressure(model, action);
+        break;
+    case CORE_ACTION_ADVICE:
+        mix(model, action->advice.tenant);
+        model_watch_advice(model, action);
+        break;
     case CORE_ACTION_DEVICE_ADDED:
     case CORE_ACTION_CONFIGURED:
     case CORE_ACTION_CLIENT_ADDED:
@@ -349,9 +357,14 @@ static void watch_devices(struct model *model)
 
 void model_step(struct model *model, const struct core_event *event)
 {
+    /* At times the clock goes back; not where the model counts a deadline from it. */
+    uint64_t back_ns = event->type == CORE_EVENT_TICK && model_chance(model, 50)
+                           ? model_below(model, model->now_ns)
+                           : 0;
     const char *found;
 
-    core_step(model->core, event, model->now_ns, &model->actions);
+    model->core_ns = MAX(model->core_ns, model->now_ns - back_ns);
+    core_step(model->core, event, model->now_ns - back_ns, &model->actions);
     model->steps++;
     mix(model, event->type);
     found = core_check(model->core);

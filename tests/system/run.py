@@ -53,7 +53,7 @@ def main():
     parser.add_argument('--build', required=True)
     parser.add_argument('--source', required=True)
     parser.add_argument('--prefix', required=True)
-    parser.add_argument('--seconds', type=int, default=60)
+    parser.add_argument('--seconds', type=int, default=150)
     parser.add_argument('cases')
     arguments = parser.parse_args()
     try:

@@ -222,6 +222,17 @@ def test_changes_are_told_with_their_values():
         assert not [each for each in signals.seen if each['path'] == tenant_path('pool')]
 
 
+def test_a_level_that_rises_is_told_and_so_is_its_end():
+    bed.equal(get(device_path(), DEVICE, 'Pressure'), 'none')
+    with Signals() as signals:
+        with node.worker('chat-a.service', 176 * MIB): # of 192 MiB: 91 %
+            data = signals.find('PressureChanged')
+            bed.equal((data[:2], data[3]), ([uuid(), 'medium'], 16 * MIB))
+            signals.changed(tenant_path('chat'), 'Pressure', {uuid(): 'medium'})
+            bed.equal(get(tenant_path('chat'), TENANT, 'Pressure'), {uuid(): 'medium'})
+        signals.find('PressureChanged', lambda data: data[:2] == [uuid(), 'none'])
+
+
 def test_set_tenant_sets_what_gmbctl_would_set():
     before = get(tenant_path('chat'), TENANT, 'Revision')
     with Signals() as signals:
@@ -292,7 +303,7 @@ def pages(unit, sequences='8'):
 def test_evict_moves_pages_and_tells_of_it():
     with Signals() as signals, pages('chat-pages.service'):
         bed.wait_for('an arena', lambda: node.holder('chat-pages.service'))
-        bed.equal(call('Evict', 'sstb', 'chat', '', str(2 * MIB), 'true')[0] > 0, True)
+        bed.wait_for('a dry run that has a plan', lambda: plan('Evict', 'chat', 'true'))
         planned, shortfall, steps = bed.wait_for('a plan', lambda: plan('Evict', 'chat'))
         bed.equal((shortfall, steps[0][0]), ('', 'chat'))
         assert planned >= 2 * MIB, planned
@@ -301,8 +312,8 @@ def test_evict_moves_pages_and_tells_of_it():
         assert data[2] >= 2 * MIB and data[2] % (2 * MIB) == 0, data
 
 
-def plan(member, tenant):
-    found = call(member, 'sstb', tenant, '', str(2 * MIB), 'false')
+def plan(member, tenant, dry_run='false'):
+    found = call(member, 'sstb', tenant, '', str(2 * MIB), dry_run)
     return found if found[0] > 0 else None
 
 
@@ -336,13 +347,22 @@ def grown(unit):
     return client if client and client['leased_bytes'] >= 2 * MIB else None
 
 
+def stopped_unpinned(process):
+    """Stops the worker, and lets it go on when that was while its pages were pinned."""
+    os.kill(process, signal.SIGSTOP)
+    if call('Evict', 'sstb', 'chat', '', str(2 * MIB), 'true')[0] > 0:
+        return True
+    os.kill(process, signal.SIGCONT)
+    return False
+
+
 def test_a_kill_is_told_and_the_broker_may_do_it():
     node.configure(node.CONFIG.replace('[Broker]', '[Broker]\nKill=yes\nRecallTimeout=100ms'))
     call('Reload')
     with Signals() as signals, pages('chat-pages.service'):
         victim = bed.wait_for('an arena with memory', lambda: grown('chat-pages.service'))
         # It no longer answers: what is recalled from it does not come back.
-        os.kill(victim['pid'], signal.SIGSTOP)
+        bed.wait_for('a worker stopped between two turns', lambda: stopped_unpinned(victim['pid']))
         free = get(device_path(), DEVICE, 'FreeBytes')
         call('SetTenant', 'ssa(ss)t', 'pool', '', '2', 'MemoryMin', '100%', 'Priority', '900', '0')
         with bed.transient('pool-a.service', 'python3', node.WORKER, str(free + 2 * MIB),

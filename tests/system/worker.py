@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """A worker for the cases: worker.py BYTES [WAIT_SECONDS] takes a lease through the installed libgmb,
-says which tenant it belongs to, and stays until it is ended. What fails is said, with status 3."""
+says which tenant it belongs to, and stays until it is ended. What fails is said, with status 3.
+LIBGMB names another library than the installed one."""
 import ctypes
 import glob
+import os
 import signal
 import sys
 
@@ -17,7 +19,8 @@ class Params(ctypes.Structure):
 def main():
     size = int(sys.argv[1])
     wait = int(sys.argv[2]) if len(sys.argv) > 2 else 30
-    gmb = ctypes.CDLL(glob.glob('/usr/local/lib/**/libgmb.so*', recursive=True)[0])
+    gmb = ctypes.CDLL(os.environ.get('LIBGMB') or
+                      glob.glob('/usr/local/lib/**/libgmb.so*', recursive=True)[0])
     gmb.gmb_tenant.restype = gmb.gmb_error_text.restype = ctypes.c_char_p
     session, lease = ctypes.c_void_p(), ctypes.c_void_p()
     params = Params(size=ctypes.sizeof(Params), bytes=size, wait_ns=wait * 10**9, label=b'held')

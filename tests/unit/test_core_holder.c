@@ -335,7 +335,7 @@ START_TEST(attached_clients_of_one_tenant_have_a_bound)
     for (unsigned i = 0; i < ARRAY_SIZE(clients); i++)
         clients[i] = world_client(&world, "chat");
     for (unsigned k = 0; k < ARRAY_SIZE(leases); k++) {
-        world.answer_count = 0; /* all of them are too many to be kept */
+        world.answer_count = world.record_count = 0; /* all of them are too many to be kept */
         leases[k] = arena_new(chat, 1);
         for (unsigned i = 0; i < ARRAY_SIZE(clients); i++)
             attach(clients[i], leases[k]);

@@ -378,6 +378,77 @@ START_TEST(an_empty_configuration_takes_nothing_from_arenas)
 }
 END_TEST
 
+START_TEST(what_is_kept_back_is_nobodys_until_it_is_used)
+{
+    uint64_t request;
+
+    arena_start(16 * MIB);
+    world_pass(&world, MS);
+    world_hold(&world, 0, 6 * MIB);
+    ck_assert_uint_eq(world_device(&world, 0).unaccounted, 6 * MIB);
+    ck_assert_uint_eq(world_device(&world, 0).lacking, 0);
+    (void) world_lease(&world, chat, 10 * MIB);
+    request = world_request(&world, batch, 0, 2 * MIB, 2 * MIB, 10 * SEC);
+    assert_waits(batch, request);
+    /* The process is there: its memory is seen as what others use, and no longer kept back. */
+    world.devices[0].others = 4 * MIB;
+    world_hold(&world, 0, 0);
+    ck_assert_uint_eq(world_device(&world, 0).unaccounted, 4 * MIB);
+    assert_granted(batch, request);
+    /* It has died, and the look that sees that keeps it. */
+    world.devices[0].others = 0;
+    world_hold(&world, 0, 4 * MIB);
+    ck_assert_uint_eq(world_device(&world, 0).unaccounted, 4 * MIB);
+    ck_assert_uint_eq(world_device(&world, 0).free, 0);
+    world_hold(&world, 7, 4 * MIB); /* there is none */
+    world_hold(&world, 0, UINT64_MAX);
+    ck_assert_uint_eq(world_device(&world, 0).free, 0);
+    world_done(&world);
+}
+END_TEST
+
+START_TEST(a_look_from_before_keeps_what_is_kept_back)
+{
+    arena_start(16 * MIB);
+    world_pass(&world, MS);
+    world_hold(&world, 0, 6 * MIB);
+    world_pass(&world, 5 * SEC - 2 * MS);
+    world.held_up = true;
+    world_pass(&world, 10 * MS); /* a routine look is with the shell */
+    ck_assert_uint_eq(world.job_count, 1);
+    world_hold(&world, 0, 0);
+    world.held_up = false;
+    world_work(&world);
+    /* The second look was asked for after that, and has seen all there is. */
+    ck_assert_uint_ge(world.looks, 3);
+    ck_assert_uint_eq(world_device(&world, 0).unaccounted, 0);
+    world_done(&world);
+}
+END_TEST
+
+START_TEST(what_lies_ready_makes_room_for_what_is_kept_back)
+{
+    core_id lease;
+
+    arena_start(16 * MIB);
+    batch_limits()->low = 16 * MIB;
+    reconfigure();
+    lease = batch_arena(6);
+    (void) world_lease(&world, chat, 4 * MIB);
+    assert_done(batch, world_return(&world, batch, lease, 0, 2));
+    world_hold(&world, 0, 8 * MIB);
+    ck_assert_uint_eq(world_use(&world, "batch", 0).cached, 0);
+    ck_assert_uint_eq(world_device(&world, 0).unaccounted, 4 * MIB);
+    ck_assert_uint_eq(world_device(&world, 0).lacking, 4 * MIB);
+    /* It goes before everybody: what comes next is for it. */
+    assert_waits(chat, world_request(&world, chat, 0, 2 * MIB, 2 * MIB, 10 * SEC));
+    assert_done(batch, world_return(&world, batch, lease, 2, 2));
+    ck_assert_uint_eq(world_device(&world, 0).lacking, 0);
+    ck_assert_uint_eq(world_use(&world, "chat", 0).used, 4 * MIB);
+    world_done(&world);
+}
+END_TEST
+
 START_TEST(a_drained_device_refuses_who_waits_and_who_comes)
 {
     core_id arena;
@@ -460,6 +531,7 @@ UNIT_MAIN("core_reclaim", who_waits_for_the_device_asks_for_what_is_missing,
     what_is_above_a_lowered_limit_is_wished_for_before_growth,
     what_came_back_for_a_request_of_its_tenant_stays_for_it,
     what_memory_low_protects_goes_when_a_wish_brought_nothing, reclaim_can_be_turned_off,
-    an_empty_configuration_takes_nothing_from_arenas,
+    an_empty_configuration_takes_nothing_from_arenas, what_is_kept_back_is_nobodys_until_it_is_used,
+    a_look_from_before_keeps_what_is_kept_back, what_lies_ready_makes_room_for_what_is_kept_back,
     a_drained_device_refuses_who_waits_and_who_comes,
     a_drained_device_ends_what_is_being_made_there, a_drained_device_keeps_nothing_ready)

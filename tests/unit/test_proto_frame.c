@@ -220,6 +220,38 @@ START_TEST(grants_are_whole_and_bounded)
 }
 END_TEST
 
+static int decode_broker(const void *bytes, size_t size)
+{
+    Gmb__BrokerMessage *message = NULL;
+    int r = frame_decode_broker(bytes, size, &message);
+
+    ck_assert_int_eq(r == 0, message != NULL);
+    if (message == NULL)
+        return r;
+    r = frame_broker_foreign(message) ? 1 : 0;
+    if (r == 1)
+        ck_assert_uint_eq(frame_broker_fds(message), 0);
+    frame_message_free(&message->base);
+    return r;
+}
+
+/* Field 1000, \xc2\x3e, is nobody's; Ending is field 8. */
+START_TEST(a_body_that_nobody_knows_is_an_event_of_the_brokers_alone)
+{
+    ck_assert_int_eq(decode_broker("\xc2\x3e\x00", 3), 1);
+    ck_assert_int_eq(decode_broker("\x08\x00\xc2\x3e\x02\x08\x01", 7), 1);
+    ck_assert_int_eq(decode_broker("\x42\x00", 2), 0);
+    ck_assert_int_eq(decode_broker("\x42\x00\xc2\x3e\x00", 5), 0);
+    /* A reply; nothing at all; bytes that are cut. */
+    ck_assert_int_eq(decode_broker("\x08\x01\xc2\x3e\x00", 5), -EBADMSG);
+    ck_assert_int_eq(decode_broker("", 0), -EBADMSG);
+    ck_assert_int_eq(decode_broker("\x08\x00", 2), -EBADMSG);
+    ck_assert_int_eq(decode_broker("\xc2\x3e\x01", 3), -EBADMSG);
+    ck_assert_int_eq(decode_client("\xc2\x3e\x00", 3), -EBADMSG);
+    ck_assert_int_eq(decode_client("\x08\x01\xc2\x3e\x00", 5), -EBADMSG);
+}
+END_TEST
+
 START_TEST(a_frame_ends_at_its_bound)
 {
     static uint8_t bytes[LIMIT_FRAME_BYTES + 1];
@@ -253,4 +285,5 @@ END_TEST
 UNIT_MAIN("proto_frame", what_was_encoded_is_decoded, an_envelope_needs_id_and_body,
     what_a_client_tells_has_no_id_and_what_it_asks_has, runs_of_numbers_end_at_their_bound,
     names_end_at_their_bound, strings_hold_text_alone, uuids_have_sixteen_bytes_or_none,
-    grants_are_whole_and_bounded, a_frame_ends_at_its_bound, fields_that_only_cost_time_are_few)
+    grants_are_whole_and_bounded, a_body_that_nobody_knows_is_an_event_of_the_brokers_alone,
+    a_frame_ends_at_its_bound, fields_that_only_cost_time_are_few)

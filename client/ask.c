@@ -1,0 +1,26 @@
+/* A request that isn't answered in time is left to the seat, which takes back what still comes. */
+#include "client/ask.h"
+
+#include "base/clock.h"
+#include "client/request.h"
+#include "client/wait.h"
+
+int request_ask(struct gmb_session *session, struct request *request, struct outcome *outcome)
+{
+    int r;
+
+    request->deadline_ns = add_saturate(clock_now(&clock_monotonic), session->timeout_ns);
+    (void) pthread_mutex_lock(&session->lock);
+    r = request_submit(session, request, outcome);
+    (void) pthread_mutex_unlock(&session->lock);
+    if (r < 0) {
+        request_free(request);
+        return r;
+    }
+    r = request_await(session, request, outcome);
+    if (r < 0 || request->outcome.code == 0)
+        return r;
+    *outcome = request->outcome;
+    request_free(request);
+    return outcome->code;
+}
