@@ -34,8 +34,9 @@
  *     gmb_options.offline says; one without wait fails in any case. A broker that comes back
  *     without its memory of a lease (it ran without an fd store, or was damaged) leaves it mapped:
  *     such a lease can be used and given back, not grown, and pages of an arena that were evicted
- *     don't come back (DISCONNECTED). A session is over only when the broker broke the protocol, or
- *     never gave a token to resume with.
+ *     don't come back (DISCONNECTED). Subscriptions go on, with the present state first; watches
+ *     end. A session is over only when the broker broke the protocol, or never gave a token to
+ *     resume with.
  *
  * Contexts
  *     The first lease on a device retains its primary context, which the CUDA runtime uses too,
@@ -479,9 +480,11 @@ struct gmb_watch_params {
 /*
  * An fd for poll(2) that becomes readable at most once a window; reading 8 bytes resets it, as with
  * an eventfd. Nobody need dispatch for it. The fd is the caller's to close; `ret_watch` names the
- * watch for gmb_pressure_unwatch(), and it ends with the session. Both block for one exchange with
- * the broker. INVALID, NOT_FOUND (no such device or watch), EXHAUSTED (too many watches of the
- * session or of the tenant), UNSUPPORTED, TIMED_OUT, DISCONNECTED, FORKED.
+ * watch for gmb_pressure_unwatch(), and it ends with the session, or when the connection to the
+ * broker breaks: whoever dispatches or waits then makes the fd readable a last time, and
+ * gmb_pressure_unwatch() says NOT_FOUND. Both block for one exchange with the broker. INVALID,
+ * NOT_FOUND (no such device or watch), EXHAUSTED (too many watches of the session or of the
+ * tenant), UNSUPPORTED, TIMED_OUT, DISCONNECTED, FORKED.
  */
 int gmb_pressure_watch(
     gmb_session *session, const struct gmb_watch_params *params, int *ret_fd, uint64_t *ret_watch);
@@ -508,7 +511,7 @@ struct gmb_advice_step {
 /* Everything that is asked of the worker now. It replaces the advice before: what isn't in it any
  * more is taken back, and an advice without a step takes all of it back. */
 struct gmb_advice {
-    uint64_t id; /* grows with each advice */
+    uint64_t id; /* grows with each advice, until the broker is another one */
     uint32_t rung;
     uint32_t step_count;
     const struct gmb_advice_step *steps; /* valid during the callback */

@@ -298,6 +298,7 @@ static void session_ready(struct gmb_session *session, bool resumed)
     session->held = resume_held_free(session->held);
     session->phase = SESSION_READY;
     session->broken = OUTCOME_OK;
+    session->ending = false;
     session->retry_pause_ns = 0;
     resume_arm(session);
     orphans_answer(session, resumed);
@@ -336,8 +337,8 @@ static int page_take(struct gmb_session *session, const Gmb__Welcome *welcome, s
     return r;
 }
 
-static int welcome_take(struct gmb_session *session, const Gmb__Welcome *welcome,
-    struct fdset *fds, struct outcome *why)
+static int welcome_take(struct gmb_session *session, const Gmb__Welcome *welcome, struct fdset *fds,
+    struct outcome *why)
 {
     int r;
 

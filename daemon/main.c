@@ -163,6 +163,8 @@ static int program_start(struct program *program)
     r = sockets_inherit(&client, &control);
     if (r < 0)
         return r;
+    if (control.fd >= 0 && program->config->has_control_group)
+        log_warning("ControlGroup= has no effect: the socket is the service manager's");
     r = broker_new(
         program->base, &clock_monotonic, program->gpu, program->config, &program->broker, error);
     if (r < 0) {

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "base/log.h"
 #include "daemon/broker.h"
@@ -15,6 +16,9 @@
 
 /* Above the generations of the ledger, those of a damaged record could be as much higher. */
 #define GENERATION_MARGIN (UINT32_C(1) << 24)
+
+/* Sockets, the driver, some clients. */
+#define FDS_BESIDE UINT64_C(1024)
 
 /* ------------------------------------------------------------------ store and ledger */
 
@@ -139,6 +143,20 @@ static int strays_drop(struct broker *broker)
     return r;
 }
 
+/* Those of the store come all at once at the next start; an imported handle may cost one more. */
+static void room_check(const struct fdstore *store)
+{
+    uint64_t wanted = 2 * (uint64_t) fdstore_max(store) + FDS_BESIDE;
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur >= wanted)
+        return;
+    log_warning("this process may have %llu open files (RLIMIT_NOFILE): to take over the %zu of a "
+                "full fd store it needs %llu. Raise LimitNOFILE=, or lower FileDescriptorStoreMax= "
+                "and FDSTORE= (gmbd-keeper: --fds)",
+        (unsigned long long) limit.rlim_cur, fdstore_max(store), (unsigned long long) wanted);
+}
+
 int recover_begin(struct broker *broker, char error[FDSTORE_ERROR_BYTES])
 {
     bool there;
@@ -146,6 +164,7 @@ int recover_begin(struct broker *broker, char error[FDSTORE_ERROR_BYTES])
 
     if (r < 0 || broker->store == NULL)
         return r;
+    room_check(broker->store);
     there = ledger_take(broker);
     r = there ? strays_drop(broker) : ledger_make(broker);
     if (r < 0)

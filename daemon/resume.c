@@ -299,8 +299,7 @@ static void done_send(struct session *session, uint64_t id)
 
 bool resume_done(struct session *session, uint64_t id, core_id lease)
 {
-    if (!session->resumed ||
-        core_holder_find(session->broker->core, lease, session->client->id))
+    if (!session->resumed || core_holder_find(session->broker->core, lease, session->client->id))
         return false;
     done_send(session, id);
     return true;

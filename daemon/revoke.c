@@ -138,7 +138,8 @@ static const struct client *askable(
 {
     const struct client *client = client_find(hosting->broker, lease->client);
 
-    if (client == NULL || client_session(client) == NULL || grant_pending(client->session, lease->id))
+    if (client == NULL || client_session(client) == NULL ||
+        grant_pending(client->session, lease->id))
         return NULL;
     return client;
 }
