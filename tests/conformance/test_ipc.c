@@ -1,7 +1,7 @@
 /*
- * Legacy IPC: specification 5.3. What becomes of memory whose exporter frees it or dies while others
- * have it open is "undefined" in the header: on the simulator it stays theirs until they close it,
- * and a handle of it opens nothing any more.
+ * Legacy IPC: specification 5.3. What becomes of memory whose exporter frees it or dies while
+ * others have it open is "undefined" in the header: on the simulator it stays theirs until they
+ * close it, and a handle of it opens nothing any more.
  */
 #include "tests/conformance/conformance.h"
 
