@@ -131,11 +131,23 @@ static int read_hint(const char *text, enum sim_hint *ret)
     return -EINVAL;
 }
 
-static int read_switch(const char *text, bool *ret)
+/* 0 or 1 for all devices, or one for each: `1,0`. A bit for each device. */
+static int read_switches(const char *text, unsigned devices, uint64_t *ret)
 {
-    if ((*text != '0' && *text != '1') || text[1] != '\0')
+    uint64_t bits = 0;
+    unsigned count = 0;
+
+    for (const char *at = text;; at += 2) {
+        if ((*at != '0' && *at != '1') || (at[1] != '\0' && at[1] != ',') ||
+            count == SIM_DEVICES_MAX)
+            return -EINVAL;
+        bits |= (uint64_t) (*at == '1') << count++;
+        if (at[1] == '\0')
+            break;
+    }
+    if (count != 1 && count != devices)
         return -EINVAL;
-    *ret = *text == '1';
+    *ret = count > 1 ? bits : bits != 0 ? UINT64_MAX : 0;
     return 0;
 }
 
@@ -169,8 +181,8 @@ static int read_hardware(struct sim_hardware *hardware, char error[SIM_TEXT_BYTE
     READ("GMB_SIM_CONTEXT_OVERHEAD", read_bytes(text, &hardware->context_overhead));
     READ("GMB_SIM_FREE_DELAY", duration_parse(text, &hardware->free_delay_ns));
     READ("GMB_SIM_MIG", read_mig(text, hardware));
-    READ("GMB_SIM_VMM", read_switch(text, &hardware->vmm));
-    READ("GMB_SIM_POSIX_FD", read_switch(text, &hardware->posix_fd));
+    READ("GMB_SIM_VMM", read_switches(text, hardware->devices, &hardware->vmm));
+    READ("GMB_SIM_POSIX_FD", read_switches(text, hardware->devices, &hardware->posix_fd));
     hardware->fill = default_fill(hardware);
     READ("GMB_SIM_FILL", read_fill(text, &hardware->fill));
 #undef READ
@@ -182,8 +194,8 @@ int sim_config_read(struct sim_config *ret, char error[SIM_TEXT_BYTES])
     struct sim_config config = {
         .hardware = {.devices = 1,
             .granularity = DEFAULT_GRANULARITY,
-            .vmm = true,
-            .posix_fd = true},
+            .vmm = UINT64_MAX,
+            .posix_fd = UINT64_MAX},
     };
     const char *dir = getenv("GMB_SIM_DIR"), *hint = getenv("GMB_SIM_HINT");
     int n, r;

@@ -33,8 +33,8 @@ enum sim_hint {
 struct sim_hardware {
     unsigned devices;
     enum sim_fill fill;
-    bool vmm, posix_fd; /* device attributes 102 and 103 */
-    uint64_t mig;       /* a bit for each device that is a MIG instance */
+    uint64_t vmm, posix_fd; /* device attributes 102 and 103: a bit for each device */
+    uint64_t mig;           /* a bit for each device that is a MIG instance */
     uint64_t capacity[SIM_DEVICES_MAX];
     uint64_t granularity;
     uint64_t context_overhead; /* bytes for each context on its device */
@@ -44,6 +44,17 @@ struct sim_hardware {
 static inline bool sim_device_mig(const struct sim_hardware *hardware, unsigned device)
 {
     return (hardware->mig >> device & 1) != 0;
+}
+
+static inline bool sim_device_vmm(const struct sim_hardware *hardware, unsigned device)
+{
+    return (hardware->vmm >> device & 1) != 0;
+}
+
+/* Without VMM there is nothing that could be exported. */
+static inline bool sim_device_posix_fd(const struct sim_hardware *hardware, unsigned device)
+{
+    return sim_device_vmm(hardware, device) && (hardware->posix_fd >> device & 1) != 0;
 }
 
 struct sim_config {

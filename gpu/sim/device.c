@@ -209,9 +209,9 @@ static bool attribute_find(int index, CUdevice_attribute attribute, int *ret)
     if (attribute == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID)
         *ret = index + 1;
     else if (attribute == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)
-        *ret = hardware->vmm;
+        *ret = sim_device_vmm(hardware, (unsigned) index);
     else if (attribute == CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED)
-        *ret = hardware->vmm && hardware->posix_fd;
+        *ret = sim_device_posix_fd(hardware, (unsigned) index);
     else
         return false;
     return true;

@@ -93,7 +93,8 @@ int ledger_chunk_identify(
  * fd of it. True when this process owns the chunk now.
  */
 bool ledger_chunk_adopt(struct ledger *ledger, struct ledger_id id);
-/* Looks up a chunk by id and opens it with hold: legacy IPC. -EBUSY: this process owns it. */
+/* Looks up a chunk by id and opens it with hold: legacy IPC. -EBUSY: this process owns it; -ESTALE
+ * too when whoever made it has let go or died, though others hold it still. */
 int ledger_chunk_attach(
     struct ledger *ledger, struct ledger_id id, struct ledger_chunk_info *ret) _must_check_;
 

@@ -174,17 +174,21 @@ int ledger_chunk_identify(struct ledger *ledger, int fd, struct ledger_chunk_inf
 
 int ledger_chunk_attach(struct ledger *ledger, struct ledger_id id, struct ledger_chunk_info *ret)
 {
+    _cleanup_close_ int fd = -1;
     struct ledger_chunk chunk;
-    int fd;
 
     if (!slot_read(ledger, id.slot, &chunk) || chunk.generation != id.generation)
         return -ESTALE;
     if (chunk.state == CHUNK_OWNED && chunk.owner == ledger->self)
         return -EBUSY;
     fd = ledger_chunk_open(ledger, id, true);
-    if (fd >= 0)
-        info_fill(ret, id.slot, &chunk);
-    return fd;
+    if (fd < 0)
+        return fd;
+    /* Asked once it is held: a creator that lets go from now on leaves it to this holder. */
+    if (ledger_chunk_ownerless(ledger, id))
+        return -ESTALE;
+    info_fill(ret, id.slot, &chunk);
+    return TAKE_FD(fd);
 }
 
 bool ledger_chunk_ownerless(struct ledger *ledger, struct ledger_id id)

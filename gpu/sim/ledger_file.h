@@ -19,7 +19,7 @@
 #include "gpu/sim/ledger.h"
 
 #define LEDGER_MAGIC UINT64_C(0x316d69732d626d67) /* "gmb-sim1" */
-#define LEDGER_VERSION 2u
+#define LEDGER_VERSION 3u
 #define LEDGER_NONE UINT32_MAX
 /* The file is sparse; it is backed in steps, so that a full file system is an error, not SIGBUS. */
 #define LEDGER_STEP 1024u

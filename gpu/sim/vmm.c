@@ -16,14 +16,21 @@ static bool aligned(uint64_t value)
     return value % sim_config()->hardware.granularity == 0;
 }
 
-/* Guard of the calls here: 801 where GMB_SIM_VMM says that the device can't. */
+static bool device_able(CUdevice device)
+{
+    return sim_device_vmm(&sim_config()->hardware, (unsigned) sim_device_index(device));
+}
+
+/* Guard of the calls here: 801 where GMB_SIM_VMM says that no device of this process can. */
 static CUresult enter(const char *call)
 {
     CUresult result = sim_enter(call);
 
-    if (result == CUDA_SUCCESS && !sim_config()->hardware.vmm)
-        result = CUDA_ERROR_NOT_SUPPORTED;
-    return result;
+    for (CUdevice i = 0; result == CUDA_SUCCESS && i < (CUdevice) sim_device_count(); i++) {
+        if (device_able(i))
+            return CUDA_SUCCESS;
+    }
+    return result == CUDA_SUCCESS ? CUDA_ERROR_NOT_SUPPORTED : result;
 }
 
 /* What is common to create and granularity. */
@@ -51,7 +58,7 @@ static CUresult check_properties(const CUmemAllocationProp *properties)
     }
     if (sim_device_index(properties->location.id) < 0)
         return CUDA_ERROR_INVALID_DEVICE;
-    return CUDA_SUCCESS;
+    return device_able(properties->location.id) ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
 }
 
 CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocationProp *properties,
@@ -87,10 +94,10 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
     /* Fabric memory needs an IMEX channel, which no simulated node has. */
     if (((unsigned) properties->requestedHandleTypes & CU_MEM_HANDLE_TYPE_FABRIC) != 0)
         return CUDA_ERROR_NOT_PERMITTED;
-    if (properties->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE &&
-        !sim_config()->hardware.posix_fd)
-        return CUDA_ERROR_NOT_SUPPORTED;
     info.device = (unsigned) sim_device_index(properties->location.id);
+    if (properties->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE &&
+        !sim_device_posix_fd(&sim_config()->hardware, info.device))
+        return CUDA_ERROR_NOT_SUPPORTED;
     result = inject_device(__func__, info.device);
     if (result != CUDA_SUCCESS)
         return result;
@@ -183,6 +190,8 @@ static CUresult check_access(const CUmemAccessDesc *access)
         return CUDA_ERROR_INVALID_VALUE;
     if (sim_device_index(access->location.id) < 0)
         return CUDA_ERROR_INVALID_DEVICE;
+    if (!device_able(access->location.id))
+        return CUDA_ERROR_NOT_SUPPORTED;
     if (access->flags != CU_MEM_ACCESS_FLAGS_PROT_NONE &&
         !sim_context_on_device(access->location.id))
         return CUDA_ERROR_INVALID_CONTEXT;

@@ -24,6 +24,7 @@ enum peer_op {
     PEER_IPC_EXPORT, /* cuMemAlloc of `bytes`: replies with the token */
     PEER_IPC_OPEN,   /* the token: the mapping for FILL and READ */
     PEER_IPC_CLOSE,
+    PEER_IPC_FREE, /* cuMemFree of what was exported */
     PEER_MAX
 };
 

@@ -161,6 +161,12 @@ static CUresult ipc_close(
     return state->cu.ipc_close_mem_handle(state->address);
 }
 
+static CUresult ipc_free(
+    struct state *state, const struct peer_message *request, struct peer_message *reply)
+{
+    return state->cu.mem_free(state->address);
+}
+
 static const peer_handler handlers[] = {
     [PEER_INIT] = init,
     [PEER_INIT_BARE] = init_bare,
@@ -176,6 +182,7 @@ static const peer_handler handlers[] = {
     [PEER_IPC_EXPORT] = ipc_export,
     [PEER_IPC_OPEN] = ipc_open,
     [PEER_IPC_CLOSE] = ipc_close,
+    [PEER_IPC_FREE] = ipc_free,
 };
 _Static_assert(ARRAY_SIZE(handlers) == PEER_MAX, "a handler for each request");
 

@@ -1,7 +1,5 @@
-/* cuMemAlloc, legacy IPC, pointer queries: specification 5.3 and 5.8. */
+/* cuMemAlloc and pointer queries: specification 5.3 and 5.8. */
 #include "tests/conformance/conformance.h"
-
-#include "tests/conformance/peer.h"
 
 #define BYTES (UINT64_C(8) << 20)
 
@@ -148,81 +146,6 @@ START_TEST(address_range_of_vmm_is_one_mapping)
 }
 END_TEST
 
-START_TEST(ipc_token_of_vmm_memory_is_refused)
-{
-    CUmemGenericAllocationHandle handle;
-    CUipcMemHandle token;
-    CUdeviceptr address;
-
-    setup_context();
-    handle = chunk_new(granule);
-    address = chunk_map_new(handle, granule);
-    cu_expect(CUDA_ERROR_INVALID_VALUE, cu->ipc_get_mem_handle(&token, address));
-    chunk_unmap(address, granule);
-    cu_ok(cu->mem_release(handle));
-}
-END_TEST
-
-START_TEST(ipc_open_in_the_exporting_process_is_invalid_context)
-{
-    CUdeviceptr address, opened;
-    CUipcMemHandle token;
-
-    setup_context();
-    address = alloc_new(BYTES);
-    cu_ok(cu->ipc_get_mem_handle(&token, address));
-    cu_expect(CUDA_ERROR_INVALID_CONTEXT,
-        cu->ipc_open_mem_handle(&opened, token, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
-    cu_ok(cu->mem_free(address));
-}
-END_TEST
-
-START_TEST(ipc_shares_bytes_and_counts_opens)
-{
-    struct peer peer = peer_start(NULL);
-    CUdeviceptr first, second;
-    struct peer_message reply;
-
-    setup_context();
-    (void) peer_do(&peer, PEER_INIT, 0);
-    reply = peer_do(&peer, PEER_IPC_EXPORT, BYTES);
-    (void) peer_call(&peer, (struct peer_message){.op = PEER_FILL, .value = 0x21}, -1, NULL);
-    cu_expect(CUDA_ERROR_INVALID_VALUE, cu->ipc_open_mem_handle(&first, reply.token, 0));
-    cu_ok(cu->ipc_open_mem_handle(&first, reply.token, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
-    cu_ok(cu->ipc_open_mem_handle(&second, reply.token, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
-    ck_assert_uint_eq(first, second);
-    ck_assert_uint_eq(byte_read(first + BYTES - 1), 0x21);
-    cu_ok(cu->ipc_close_mem_handle(first));
-    byte_write(first, 0x22);
-    ck_assert_uint_eq(peer_do(&peer, PEER_READ, 0).value, 0x22);
-    cu_ok(cu->ipc_close_mem_handle(first));
-    ck_assert_int_ne(cu->ipc_close_mem_handle(first), CUDA_SUCCESS);
-    peer_end(&peer);
-}
-END_TEST
-
-START_TEST(ipc_memory_of_a_closed_importer_is_free_again)
-{
-    struct peer peer = peer_start(NULL);
-    struct peer_message request = {.op = PEER_IPC_OPEN, .bytes = BYTES};
-    CUdeviceptr address;
-    uint64_t before;
-
-    setup_context();
-    (void) peer_do(&peer, PEER_INIT, 0);
-    before = device_free_bytes();
-    address = alloc_new(BYTES);
-    cu_ok(cu->ipc_get_mem_handle(&request.token, address));
-    byte_write(address, 0x23);
-    ck_assert_int_eq(peer_call(&peer, request, -1, NULL).result, CUDA_SUCCESS);
-    ck_assert_uint_eq(peer_do(&peer, PEER_READ, 0).value, 0x23);
-    (void) peer_do(&peer, PEER_IPC_CLOSE, 0);
-    cu_ok(cu->mem_free(address));
-    expect_free(before);
-    peer_end(&peer);
-}
-END_TEST
-
 START_TEST(pointer_attributes_of_an_allocation)
 {
     CUmemorytype type = 0;
@@ -328,8 +251,6 @@ CONFORMANCE_MAIN("legacy", alloc_refuses_zero_and_is_aligned,
     alloc_beyond_the_device_is_out_of_memory, free_refuses_unknown_interior_and_freed_pointers,
     free_needs_no_current_context, free_of_vmm_memory_is_refused, alloc_is_charged_until_freed,
     small_allocations_share_one_block, address_range_is_the_allocation,
-    address_range_of_vmm_is_one_mapping, ipc_token_of_vmm_memory_is_refused,
-    ipc_open_in_the_exporting_process_is_invalid_context, ipc_shares_bytes_and_counts_opens,
-    ipc_memory_of_a_closed_importer_is_free_again, pointer_attributes_of_an_allocation,
+    address_range_of_vmm_is_one_mapping, pointer_attributes_of_an_allocation,
     pointer_range_of_vmm_is_the_reservation, pointer_attributes_of_a_chunk_tell_how_it_was_made,
     pointer_attributes_of_unknown_pointers_are_zero_and_success)

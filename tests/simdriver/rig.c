@@ -27,8 +27,8 @@ static void setup(void)
                 .devices = 1,
                 .capacity = {RIG_CAPACITY},
                 .granularity = 4096,
-                .vmm = true,
-                .posix_fd = true,
+                .vmm = UINT64_MAX,
+                .posix_fd = UINT64_MAX,
             },
     };
     (void) snprintf(rig.dir, sizeof(rig.dir), "%s/dir", node);

@@ -62,6 +62,9 @@ static const char *const refused[][2] = {
     {"GMB_SIM_FREE_DELAY", "5"},
     {"GMB_SIM_FILL", "random"},
     {"GMB_SIM_VMM", "yes"},
+    {"GMB_SIM_VMM", "1,0"},
+    {"GMB_SIM_VMM", "1,"},
+    {"GMB_SIM_POSIX_FD", ""},
     {"GMB_SIM_HINT", "maybe"},
     {"GMB_SIM_FAULTS", "cuMemCreate"},
     {"GMB_SIM_FAULTS", "cuMemCreate:0=2"},
@@ -266,6 +269,60 @@ START_TEST(a_device_without_vmm_says_so_and_refuses)
 }
 END_TEST
 
+/* Attributes 102 and 103 as two digits. */
+static int sharing(CUdevice device)
+{
+    int vmm, posix_fd;
+
+    assert_ok(cuDeviceGetAttribute(
+        &vmm, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device));
+    assert_ok(cuDeviceGetAttribute(
+        &posix_fd, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, device));
+    return 10 * vmm + posix_fd;
+}
+
+START_TEST(each_device_says_by_itself_how_its_memory_is_shared)
+{
+    const CUmemAllocationProp private = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 1}};
+    CUmemGenericAllocationHandle handle;
+    size_t bytes;
+
+    set("GMB_SIM_DEVICES", "3");
+    set("GMB_SIM_VMM", "1,1,0");
+    set("GMB_SIM_POSIX_FD", "1,0,1");
+    driver_begin();
+    ck_assert_int_eq(sharing(0), 11);
+    ck_assert_int_eq(sharing(1), 10);
+    ck_assert_int_eq(sharing(2), 0);
+    assert_ok(driver_create(0, &handle));
+    assert_ok(cuMemRelease(handle));
+    /* Memory of device 1 exists, but not to be exported; device 2 has no such memory. */
+    assert_cuda(CUDA_ERROR_NOT_SUPPORTED, driver_create(1, &handle));
+    assert_ok(cuMemCreate(&handle, DRIVER_GRANULE, &private, 0));
+    assert_ok(cuMemRelease(handle));
+    assert_cuda(CUDA_ERROR_NOT_SUPPORTED, driver_create(2, &handle));
+    assert_ok(cuMemGetAllocationGranularity(&bytes, &private, 0));
+}
+END_TEST
+
+START_TEST(a_device_without_vmm_allocates_and_hands_out_ipc_handles)
+{
+    CUipcMemHandle token;
+    CUdeviceptr address;
+
+    set("GMB_SIM_VMM", "0");
+    driver_begin();
+    (void) driver_context();
+    assert_cuda(CUDA_ERROR_NOT_SUPPORTED, cuMemAddressReserve(&address, DRIVER_GRANULE, 0, 0, 0));
+    assert_ok(cuMemAlloc_v2(&address, DRIVER_GRANULE));
+    assert_ok(cuIpcGetMemHandle(&token, address));
+    ck_assert_uint_eq(driver_used(), DRIVER_GRANULE);
+    assert_ok(cuMemFree_v2(address));
+    ck_assert_uint_eq(driver_used(), 0);
+}
+END_TEST
+
 START_TEST(every_symbol_is_found_by_its_base_name)
 {
     CUdriverProcAddressQueryResult status;
@@ -302,6 +359,8 @@ int main(void)
         a_run_of_calls_fails, every_nth_call_fails, a_transient_fault_ends_by_itself,
         a_latency_is_waited_for_and_the_last_entry_counts, durations_are_read_exactly_or_not_at_all,
         a_device_without_vmm_says_so_and_refuses,
+        each_device_says_by_itself_how_its_memory_is_shared,
+        a_device_without_vmm_allocates_and_hands_out_ipc_handles,
         a_hint_is_honoured_where_it_is_free_and_else_ignored, a_hint_can_be_ignored,
         a_hint_can_fail, every_symbol_is_found_by_its_base_name};
     const struct rig_loop loops[] = {
