@@ -190,6 +190,11 @@ struct fdstore *fdstore_free(struct fdstore *store)
     return NULL;
 }
 
+void fdstore_bound(struct fdstore *store, size_t max)
+{
+    store->max = MIN(store->max, max);
+}
+
 size_t fdstore_max(const struct fdstore *store)
 {
     return store != NULL ? store->max : 0;

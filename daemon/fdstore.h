@@ -53,6 +53,8 @@ int fdstore_open(struct fdstore **ret, char error[FDSTORE_ERROR_BYTES]) _must_ch
 /* Closes inherited fds that were not taken. What is stored stays there. NULL ok, returns NULL. */
 struct fdstore *fdstore_free(struct fdstore *store);
 
+/* It takes no more than so many. */
+void fdstore_bound(struct fdstore *store, size_t max);
 /* How many fds it takes, and has; 0 for NULL. */
 size_t fdstore_max(const struct fdstore *store);
 size_t fdstore_count(struct fdstore *store);

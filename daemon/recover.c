@@ -144,17 +144,22 @@ static int strays_drop(struct broker *broker)
 }
 
 /* Those of the store come all at once at the next start; an imported handle may cost one more. */
-static void room_check(const struct fdstore *store)
+static void room_check(struct fdstore *store)
 {
-    uint64_t wanted = 2 * (uint64_t) fdstore_max(store) + FDS_BESIDE;
+    size_t max = fdstore_max(store), fits;
     struct rlimit limit;
 
-    if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur >= wanted)
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
         return;
-    log_warning("this process may have %llu open files (RLIMIT_NOFILE): to take over the %zu of a "
-                "full fd store it needs %llu. Raise LimitNOFILE=, or lower FileDescriptorStoreMax= "
-                "and FDSTORE= (gmbd-keeper: --fds)",
-        (unsigned long long) limit.rlim_cur, fdstore_max(store), (unsigned long long) wanted);
+    fits = (size_t) (sub_saturate(limit.rlim_cur, FDS_BESIDE) / 2);
+    if (fits >= max)
+        return;
+    log_warning("of the %zu fds that the store takes this broker uses %zu, since it may have %llu "
+                "open files (RLIMIT_NOFILE); %llu are needed: raise LimitNOFILE=, or lower "
+                "FileDescriptorStoreMax= and FDSTORE= (gmbd-keeper: --fds)",
+        max, fits, (unsigned long long) limit.rlim_cur,
+        2 * (unsigned long long) max + (unsigned long long) FDS_BESIDE);
+    fdstore_bound(store, fits);
 }
 
 int recover_begin(struct broker *broker, char error[FDSTORE_ERROR_BYTES])

@@ -76,8 +76,8 @@ static void old_session_end(struct client *client)
     broker_detach(client->broker, client);
 }
 
-/* What it says that it hasn't mapped can't be taken back while the mover is at work there. True after
- * an answer. */
+/* What it says that it hasn't mapped can't be taken back while the mover is at work there. True
+ * after an answer. */
 static bool pages_move(struct session *session, const struct client *client, uint64_t id)
 {
     list_for_each(holder, &client->holdings, struct arena_holder, client_link)

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "tests/client/script.h"
+#include "tests/client/comeback.h"
 #include "tests/unit/unit.h"
 
 static struct script script;
@@ -17,73 +17,6 @@ static void begin(enum gmb_offline offline)
     script.tokens = true;
     script_connect(&script);
     ck_assert_int_eq(gmb_thread_start(script.session), 0);
-}
-
-static void wait_for_connection(int wanted)
-{
-    for (unsigned i = 0; gmb_connection(script.session) != wanted; i++) {
-        ck_assert_uint_lt(i, 10000);
-        (void) usleep(1000);
-    }
-}
-
-static void go_away(void)
-{
-    broker_close(&script);
-    wait_for_connection(GMB_CONNECTION_AWAY);
-}
-
-/* Takes the connection and the greeting, which must carry the token. */
-static uint64_t hello_again(void)
-{
-    Gmb__ClientMessage *message;
-    uint64_t id;
-
-    broker_accept(&script);
-    message = broker_expect(&script, GMB__CLIENT_MESSAGE__BODY_HELLO);
-    ck_assert_uint_eq(message->hello->token.len, 16);
-    ck_assert_int_eq(memcmp(message->hello->token.data, "a token of 16 by", 16), 0);
-    id = message->id;
-    message_free(message);
-    return id;
-}
-
-static void resumed(uint64_t id, uint64_t *lost, size_t count)
-{
-    Gmb__BrokerMessage message = GMB__BROKER_MESSAGE__INIT;
-    Gmb__Resumed body = GMB__RESUMED__INIT;
-
-    message.id = id;
-    message.body_case = GMB__BROKER_MESSAGE__BODY_RESUMED;
-    message.resumed = &body;
-    body.lost = lost;
-    body.n_lost = count;
-    broker_send(&script, &message.base, 0);
-}
-
-/* Comes back knowing everything; the Resume is the caller's to free. */
-static Gmb__ClientMessage *come_back(void)
-{
-    script.resumed = true;
-    broker_welcome(&script, hello_again());
-    return broker_expect(&script, GMB__CLIENT_MESSAGE__BODY_RESUME);
-}
-
-/* The same where nothing or one lease of so many chunks must be named. */
-static void come_back_to(size_t leases, uint32_t chunks)
-{
-    Gmb__ClientMessage *message = come_back();
-
-    ck_assert_uint_eq(message->resume->n_held, leases);
-    ck_assert(message->resume->last);
-    if (leases == 1) {
-        ck_assert_uint_eq(message->resume->held[0]->lease, LEASE_ID);
-        ck_assert_uint_eq(message->resume->held[0]->chunks, chunks);
-        ck_assert_uint_eq(message->resume->held[0]->n_runs, 0);
-    }
-    resumed(message->id, NULL, 0);
-    message_free(message);
-    wait_for_connection(GMB_CONNECTION_READY);
 }
 
 static void grow_works(gmb_lease *lease, uint32_t from)
@@ -102,14 +35,14 @@ START_TEST(what_is_mapped_stays_and_is_named)
 
     begin(GMB_OFFLINE_FAIL);
     lease = script_lease(&script, 2);
-    go_away();
+    go_away(&script);
     ck_assert_uint_eq(fake_gpu_accessible(), 2 * CHUNK);
-    come_back_to(1, 2);
+    come_back_to(&script, 1, 2);
     ck_assert_uint_eq(fake_gpu_accessible(), 2 * CHUNK);
     grow_works(lease, 2);
     /* And again: the session is as good as it was. */
-    go_away();
-    come_back_to(1, 3);
+    go_away(&script);
+    come_back_to(&script, 1, 3);
     script_end(&script);
 }
 END_TEST
@@ -121,10 +54,10 @@ START_TEST(requests_fail_while_it_is_away_unless_they_are_to_wait)
     begin(GMB_OFFLINE_FAIL);
     call_start(&script, &call, call_lease);
     (void) broker_expect_id(&script, GMB__CLIENT_MESSAGE__BODY_LEASE_REQUEST);
-    go_away();
+    go_away(&script);
     ck_assert_int_eq(call_join(&call), GMB_E_DISCONNECTED);
     ck_assert_int_eq(call_lease(&script, &call), GMB_E_DISCONNECTED);
-    come_back_to(0, 0);
+    come_back_to(&script, 0, 0);
     (void) script_lease(&script, 1);
     script_end(&script);
 }
@@ -141,9 +74,9 @@ START_TEST(a_patient_request_is_sent_again_and_answered_once)
     id = broker_expect_id(&script, GMB__CLIENT_MESSAGE__BODY_LEASE_REQUEST);
     /* Two of three chunks have come when the broker dies: they aren't anybody's. */
     broker_grant(&script, id, 0, 2, 3);
-    go_away();
+    go_away(&script);
     ck_assert_uint_eq(fake_gpu_accessible(), 0);
-    come_back_to(0, 0);
+    come_back_to(&script, 0, 0);
     message = broker_expect(&script, GMB__CLIENT_MESSAGE__BODY_LEASE_REQUEST);
     ck_assert_uint_eq(message->id, id);
     ck_assert_uint_eq(message->lease_request->bytes, 3 * CHUNK);
@@ -163,10 +96,10 @@ START_TEST(a_patient_request_may_begin_while_it_is_away)
     struct call impatient = {.bytes = CHUNK, .wait_ns = 0};
 
     begin(GMB_OFFLINE_WAIT);
-    go_away();
+    go_away(&script);
     ck_assert_int_eq(call_lease(&script, &impatient), GMB_E_DISCONNECTED);
     call_start(&script, &call, call_lease);
-    come_back_to(0, 0);
+    come_back_to(&script, 0, 0);
     broker_grant(
         &script, broker_expect_id(&script, GMB__CLIENT_MESSAGE__BODY_LEASE_REQUEST), 0, 1, 1);
     ck_assert_int_eq(call_join(&call), 0);
@@ -179,9 +112,9 @@ START_TEST(a_patient_request_waits_no_longer_than_it_may)
     struct call call = {.bytes = CHUNK, .wait_ns = 50 * NSEC_PER_MSEC};
 
     begin(GMB_OFFLINE_WAIT);
-    go_away();
+    go_away(&script);
     ck_assert_int_eq(call_lease(&script, &call), GMB_E_DISCONNECTED);
-    come_back_to(0, 0);
+    come_back_to(&script, 0, 0);
     broker_expect_silence(&script);
     script_end(&script);
 }
@@ -193,15 +126,15 @@ START_TEST(what_is_given_back_meanwhile_is_not_named)
 
     begin(GMB_OFFLINE_FAIL);
     lease = script_lease(&script, 4);
-    go_away();
+    go_away(&script);
     ck_assert_int_eq(gmb_lease_shrink(lease, CHUNK), 0);
     ck_assert_uint_eq(fake_gpu_accessible(), CHUNK);
-    come_back_to(1, 1);
+    come_back_to(&script, 1, 1);
     broker_expect_silence(&script);
-    go_away();
+    go_away(&script);
     ck_assert_int_eq(gmb_lease_release(lease), 0);
     ck_assert_uint_eq(fake_gpu_accessible(), 0);
-    come_back_to(0, 0);
+    come_back_to(&script, 0, 0);
     broker_expect_silence(&script);
     script_end(&script);
 }
@@ -215,9 +148,9 @@ START_TEST(a_release_that_was_on_its_way_is_done)
     call.lease = script_lease(&script, 2);
     call_start(&script, &call, call_release);
     (void) broker_expect_id(&script, GMB__CLIENT_MESSAGE__BODY_LEASE_RELEASE);
-    go_away();
+    go_away(&script);
     ck_assert_int_eq(call_join(&call), 0);
-    come_back_to(0, 0);
+    come_back_to(&script, 0, 0);
     script_end(&script);
 }
 END_TEST
@@ -231,16 +164,16 @@ START_TEST(a_lost_lease_can_be_used_and_given_back_but_not_grown)
 
     begin(GMB_OFFLINE_WAIT);
     lease = script_lease(&script, 2);
-    go_away();
+    go_away(&script);
     if (_i == 0) {
         script.resumed = false;
-        broker_welcome(&script, hello_again());
+        broker_welcome(&script, hello_again(&script));
     } else {
-        message = come_back();
-        resumed(message->id, lost, 1);
+        message = come_back(&script);
+        resumed(&script, message->id, lost, 1);
         message_free(message);
     }
-    wait_for_connection(GMB_CONNECTION_READY);
+    wait_for_connection(&script, GMB_CONNECTION_READY);
     ck_assert_uint_eq(fake_gpu_accessible(), 2 * CHUNK);
     ck_assert_int_eq(gmb_lease_grow(lease, CHUNK, 0), GMB_E_DISCONNECTED);
     ck_assert_int_eq(gmb_lease_shrink(lease, CHUNK), 0);
@@ -261,9 +194,9 @@ START_TEST(a_grow_of_a_lost_lease_is_answered)
     call.lease = script_lease(&script, 1);
     call_start(&script, &call, call_grow);
     (void) broker_expect_id(&script, GMB__CLIENT_MESSAGE__BODY_LEASE_GROW);
-    go_away();
+    go_away(&script);
     script.resumed = false;
-    broker_welcome(&script, hello_again());
+    broker_welcome(&script, hello_again(&script));
     ck_assert_int_eq(call_join(&call), GMB_E_DISCONNECTED);
     ck_assert_ptr_nonnull(strstr(call.text, "lost"));
     ck_assert_int_eq(gmb_lease_release(call.lease), 0);
@@ -295,8 +228,8 @@ START_TEST(many_leases_are_named_in_parts_each_once)
         granted_as(broker_expect_id(&script, GMB__CLIENT_MESSAGE__BODY_LEASE_REQUEST), 1000 + i);
         ck_assert_int_eq(call_join(&call), 0);
     }
-    go_away();
-    for (Gmb__ClientMessage *message = come_back(); !last;) {
+    go_away(&script);
+    for (Gmb__ClientMessage *message = come_back(&script); !last;) {
         for (size_t i = 0; i < message->resume->n_held; i++) {
             uint64_t id = message->resume->held[i]->lease - 1000;
 
@@ -308,13 +241,13 @@ START_TEST(many_leases_are_named_in_parts_each_once)
         last = message->resume->last;
         /* The next part comes when this one is answered. */
         broker_expect_silence(&script);
-        resumed(message->id, NULL, 0);
+        resumed(&script, message->id, NULL, 0);
         message_free(message);
         if (!last)
             message = broker_expect(&script, GMB__CLIENT_MESSAGE__BODY_RESUME);
     }
     ck_assert_uint_eq(count, LEASES);
-    wait_for_connection(GMB_CONNECTION_READY);
+    wait_for_connection(&script, GMB_CONNECTION_READY);
     script_end(&script);
 }
 END_TEST
@@ -330,7 +263,7 @@ START_TEST(a_broker_may_die_at_any_step_of_coming_back)
     (void) script_lease(&script, 2);
     call_start(&script, &call, call_lease);
     id = broker_expect_id(&script, GMB__CLIENT_MESSAGE__BODY_LEASE_REQUEST);
-    go_away();
+    go_away(&script);
     broker_accept(&script);
     if (_i >= 1)
         (void) broker_expect_id(&script, GMB__CLIENT_MESSAGE__BODY_HELLO);
@@ -342,7 +275,7 @@ START_TEST(a_broker_may_die_at_any_step_of_coming_back)
     if (_i == 3)
         broker_error(&script, 1, GMB_STATUS_EXHAUSTED, GMB_LIMIT_CLIENTS_MAX, "full");
     broker_close(&script);
-    come_back_to(1, 2);
+    come_back_to(&script, 1, 2);
     ck_assert_uint_eq(broker_expect_id(&script, GMB__CLIENT_MESSAGE__BODY_LEASE_REQUEST), id);
     granted_as(id, 78);
     ck_assert_int_eq(call_join(&call), 0);
@@ -356,7 +289,7 @@ START_TEST(disconnecting_while_it_is_away_ends_at_once)
 
     begin(GMB_OFFLINE_WAIT);
     (void) script_lease(&script, 2);
-    go_away();
+    go_away(&script);
     (void) call;
     gmb_disconnect(script.session);
     script.session = NULL;
@@ -383,14 +316,14 @@ START_TEST(a_request_can_be_cancelled_while_it_is_away)
     begin(GMB_OFFLINE_WAIT);
     ck_assert_int_eq(gmb_lease_new_async(script.session, &params, note, NULL, &request), 0);
     (void) broker_expect_id(&script, GMB__CLIENT_MESSAGE__BODY_LEASE_REQUEST);
-    go_away();
+    go_away(&script);
     ck_assert_int_eq(gmb_cancel(script.session, request), 0);
     for (unsigned i = 0; __atomic_load_n(&called_back, __ATOMIC_SEQ_CST) == 0; i++) {
         ck_assert_uint_lt(i, 10000);
         (void) usleep(1000);
     }
     ck_assert_int_eq(called_back, GMB_E_CANCELLED);
-    come_back_to(0, 0);
+    come_back_to(&script, 0, 0);
     broker_expect_silence(&script);
     script_end(&script);
 }
@@ -413,7 +346,7 @@ START_TEST(an_event_loop_brings_it_back_too)
 
         ck_assert_uint_lt(i, 1000);
         if (script.conn == NULL && poll(&listening, 1, 0) == 1)
-            broker_welcome(&script, hello_again());
+            broker_welcome(&script, hello_again(&script));
         ck_assert_int_eq(poll(&poll_fd, 1, 10000), 1);
         ck_assert_int_ge(gmb_dispatch(script.session, 0), 0);
     }
@@ -456,19 +389,19 @@ START_TEST(an_arenas_chunks_are_named_in_runs_and_waiting_pages_wanted_again)
     (void) broker_expect_id(&script, GMB__CLIENT_MESSAGE__BODY_PAGE_WANT);
     waiting.arena = arena;
     call_start(&script, &waiting, call_pages_wait);
-    go_away();
+    go_away(&script);
     /* What is here goes on. */
     ck_assert_int_eq(gmb_page_pin(arena, 1, &pages[1]), GMB_PIN_READY);
     ck_assert_int_eq(gmb_page_unpin(arena, 1, &pages[1]), 0);
 
-    message = come_back();
+    message = come_back(&script);
     ck_assert_uint_eq(message->resume->n_held, 1);
     ck_assert_uint_eq(message->resume->held[0]->n_runs, 4);
     ck_assert_uint_eq(message->resume->held[0]->runs[0], 0);
     ck_assert_uint_eq(message->resume->held[0]->runs[1], 2);
     ck_assert_uint_eq(message->resume->held[0]->runs[2], 3);
     ck_assert_uint_eq(message->resume->held[0]->runs[3], 1);
-    resumed(message->id, NULL, 0);
+    resumed(&script, message->id, NULL, 0);
     message_free(message);
     message = broker_expect(&script, GMB__CLIENT_MESSAGE__BODY_PAGE_WANT);
     ck_assert_uint_eq(message->page_want->n_pages, 1);

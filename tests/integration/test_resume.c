@@ -290,6 +290,41 @@ START_TEST(an_arena_goes_on_with_the_same_broker_and_is_named_as_lost_by_the_nex
 }
 END_TEST
 
+START_TEST(a_holder_of_a_shared_arena_comes_back_to_what_it_missed)
+{
+    struct raw_arena arena, copy;
+    struct harness harness;
+    struct raw raw, other;
+
+    harness_start(&harness, NULL);
+    raw_connect(&raw, &harness);
+    raw_connect(&other, &harness);
+    raw_expect_arena(&raw, raw_share(&raw, "kv", 65536, 8 * CHUNK), &arena);
+    raw_expect_arena(&other, raw_attach(&other, "kv"), &copy);
+    raw_ready(&other, copy.lease);
+    /* It hears of the first two, and not of those that follow. */
+    raw_expect_fill(&raw, raw_fill(&raw, arena.lease, 0, 2, 0), 0, 2);
+    raw_expect_fill(&other, 0, 0, 2);
+    raw_close(&other);
+    raw_expect_fill(&raw, raw_fill(&raw, arena.lease, 2, 2, 0), 2, 2);
+    ck_assert(raw_come_back(&other, &harness));
+    ck_assert_uint_eq(resume_arena(&other, copy.lease, 1), 0);
+    raw_expect_fill(&other, 0, 1, 3);
+    ck_assert_uint_eq(use(&harness).leased_bytes, 4 * CHUNK);
+    /* All of it is the other's as well: nothing comes back when the first lets go. */
+    raw_expect_done(&raw, raw_release(&raw, arena.lease));
+    ck_assert_uint_eq(use(&harness).leased_bytes, 4 * CHUNK);
+    raw_expect_done(&other, raw_return(&other, copy.lease, 0, 4));
+    ck_assert_uint_eq(use(&harness).leased_bytes, 0);
+    raw_expect_done(&other, raw_release(&other, copy.lease));
+    raw_arena_close(&arena);
+    raw_arena_close(&copy);
+    raw_close(&raw);
+    raw_close(&other);
+    harness_stop(&harness);
+}
+END_TEST
+
 START_TEST(fds_and_memory_are_as_they_were_after_many_restarts)
 {
     struct harness harness;
@@ -315,4 +350,5 @@ UNIT_MAIN("resume", a_lease_outlives_the_broker_and_its_client_goes_on,
     a_token_is_good_for_its_own_process_alone, who_died_meanwhile_is_dead_and_who_dies_later_too,
     a_client_whose_connection_broke_comes_back_to_the_same_broker,
     an_arena_goes_on_with_the_same_broker_and_is_named_as_lost_by_the_next,
+    a_holder_of_a_shared_arena_comes_back_to_what_it_missed,
     fds_and_memory_are_as_they_were_after_many_restarts)

@@ -28,6 +28,8 @@ def main():
             gmb.gmb_lease_new(session, ctypes.byref(params), ctypes.byref(lease)) != 0:
         print('refused:', gmb.gmb_error_text().decode(), flush=True)
         return 3
+    # Whatever becomes of the broker, somebody looks for it.
+    gmb.gmb_thread_start(session)
     print('holds as', gmb.gmb_tenant(session).decode(), flush=True)
     signal.pause()
     return 0
