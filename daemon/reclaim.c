@@ -149,8 +149,10 @@ const struct reclaim_tenant *reclaim_tenants_read(struct hosting *hosting)
                 tier_space_slots(arena->space) * arena->slot_bytes);
     }
     /* And what lies there and may be dropped makes some. */
-    for (uint32_t i = 0; i < LIMIT_TENANTS; i++)
+    for (uint32_t i = 0; i < LIMIT_TENANTS; i++) {
         rows[i].host_left = add_saturate(rows[i].host_left, hosting->reclaim.survey.spare[i]);
+        rows[i].host_carrying = hosting->reclaim.survey.carrying[i];
+    }
     list_for_each(chunk, &hosting->recalled, struct arena_chunk, link)
     {
         if (chunk->overdue)

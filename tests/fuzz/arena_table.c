@@ -347,7 +347,7 @@ static void step(struct world *world, uint8_t what, uint32_t target, uint64_t va
     case 2:
         arena_slots_sweep(chunk);
         world->hosting->drop_budget = (uint32_t) value & 0xff;
-        (void) arena_slots_drop(world->arena);
+        (void) arena_slots_drop(world->arena, true);
         break;
     case 3:
         pages_use(&world->pool, target, value);
