@@ -238,8 +238,9 @@ static void obstacle_log(const struct arena_chunk *chunk, const struct round *ro
         log_info("chunk %u of arena %llu (tenant %s) stays: %s", chunk->index,
             (unsigned long long) arena->lease, client != NULL ? client->tenant : "?",
             round->tier == TIER_HOST_MAX ? "its tenant has all of its HostMax="
-            : round->tier == TIER_FULL   ? "the host tier is full"
-                                         : "its pages are in use");
+            : round->tier != TIER_FULL   ? "its pages are in use"
+            : disk_failing(hosting)      ? "the host tier is full but for a disk that fails"
+                                         : "the host tier is full");
 }
 
 /* The chunk is vacant but for tokens in some thread's hands, or this turn has dropped enough: it
