@@ -346,6 +346,7 @@ void arena_slots_sweep(struct arena_chunk *chunk)
     uint32_t count = chunk->arena->table.layout.pages_per_chunk;
 
     chunk->spare = 0;
+    chunk->carrying = 0;
     for (uint32_t i = 0; chunk->slots > 0 && i < count; i++) {
         const struct arena_page *record = &chunk->pages[i];
         uint64_t word;
@@ -357,11 +358,11 @@ void arena_slots_sweep(struct arena_chunk *chunk)
             arena_word_generation(word) != record->generation)
             arena_slot_give(chunk, i);
         else if (drop_allows(chunk, i, word))
-            chunk->spare++;
+            *(drop_carries(chunk, i) ? &chunk->carrying : &chunk->spare) += 1;
     }
 }
 
-static bool chunk_spares_drop(struct arena_chunk *chunk)
+static bool chunk_spares_drop(struct arena_chunk *chunk, bool carrying)
 {
     uint32_t count = chunk->arena->table.layout.pages_per_chunk, before = chunk->slots;
 
@@ -369,15 +370,17 @@ static bool chunk_spares_drop(struct arena_chunk *chunk)
         uint64_t word = __atomic_load_n(arena_page_word(chunk, i), __ATOMIC_SEQ_CST);
 
         if (arena_word_state(word) == ARENA_PAGE_EVICTED && drop_allows(chunk, i, word) &&
-            drop_page(chunk, i) == DROP_LATER)
+            (carrying || !drop_carries(chunk, i)) && drop_page(chunk, i) == DROP_LATER)
             return chunk->slots < before; /* it still has some */
     }
     chunk->spare = 0;
+    if (carrying)
+        chunk->carrying = 0;
     return chunk->slots < before;
 }
 
 /* The chunk with spares that was used longest ago; NULL when there is none. */
-static struct arena_chunk *spares_oldest(const struct arena *arena)
+static struct arena_chunk *spares_oldest(const struct arena *arena, bool carrying)
 {
     uint32_t now = (uint32_t) (clock_now(arena->broker->clock) / ARENA_TICK_NS), oldest_age = 0;
     struct arena_chunk *oldest = NULL;
@@ -386,7 +389,8 @@ static struct arena_chunk *spares_oldest(const struct arena *arena)
         struct arena_chunk *chunk = arena->chunks[i];
         uint32_t age = now - __atomic_load_n(&arena->table.chunks[i].last_use, __ATOMIC_RELAXED);
 
-        if (chunk == NULL || chunk->spare == 0 || (oldest != NULL && age <= oldest_age))
+        if (chunk == NULL || chunk->spare + (carrying ? chunk->carrying : 0) == 0 ||
+            (oldest != NULL && age <= oldest_age))
             continue;
         oldest = chunk;
         oldest_age = age;
@@ -394,13 +398,13 @@ static struct arena_chunk *spares_oldest(const struct arena *arena)
     return oldest;
 }
 
-bool arena_slots_drop(struct arena *arena)
+bool arena_slots_drop(struct arena *arena, bool carrying)
 {
     const struct hosting *hosting = arena->broker->hosting[arena->device];
     struct arena_chunk *chunk;
 
-    while (hosting->drop_budget > 0 && (chunk = spares_oldest(arena)) != NULL) {
-        bool some = chunk_spares_drop(chunk);
+    while (hosting->drop_budget > 0 && (chunk = spares_oldest(arena, carrying)) != NULL) {
+        bool some = chunk_spares_drop(chunk, carrying);
 
         if (chunk->phase == ARENA_EMPTY)
             arena_chunk_settle(chunk);

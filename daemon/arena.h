@@ -61,18 +61,19 @@ struct arena_chunk {
     struct list wanted; /* arena.wanted: some of its pages are */
     struct arena *arena;
     uint32_t index;
-    uint8_t phase;        /* enum arena_phase */
-    uint8_t rounds;       /* that were made to empty it */
-    bool overdue;         /* wasn't given back by its deadline */
-    bool counted;         /* in the device's bytes that are coming */
-    bool filling;         /* the broker has asked for it, or sent it unasked */
-    bool opening;         /* closed for restores: to be opened after the last one */
-    uint32_t jobs;        /* of the mover that name it and are unanswered … */
-    uint32_t restores;    /* … and those of them that write to it */
-    uint32_t slots;       /* of its pages */
-    uint32_t wants;       /* wanted pages */
-    uint32_t spare;       /* of its pages in the tier, those that may be dropped, as last seen */
-    uint32_t drops;       /* pages that may be dropped instead of copied */
+    uint8_t phase;     /* enum arena_phase */
+    uint8_t rounds;    /* that were made to empty it */
+    bool overdue;      /* wasn't given back by its deadline */
+    bool counted;      /* in the device's bytes that are coming */
+    bool filling;      /* the broker has asked for it, or sent it unasked */
+    bool opening;      /* closed for restores: to be opened after the last one */
+    uint32_t jobs;     /* of the mover that name it and are unanswered … */
+    uint32_t restores; /* … and those of them that write to it */
+    uint32_t slots;    /* of its pages */
+    uint32_t wants;    /* wanted pages */
+    uint32_t spare;    /* of its pages in the tier, those that may be dropped, as last seen … */
+    uint32_t carrying; /* … and those that may, and would take pages on the device along */
+    uint32_t drops;    /* pages that may be dropped instead of copied */
     uint32_t beneficiary; /* CLOSING, RECALLED: index of the tenant, UINT32_MAX an operator */
     uint32_t lose_at;     /* LOSING: from this page of the chunk on */
     bool mapped_early;    /* LOSING: it was filled again meanwhile, and is mapped */
@@ -155,9 +156,9 @@ void arena_slot_give(struct arena_chunk *chunk, uint32_t page);
  * may be dropped. */
 void arena_slots_sweep(struct arena_chunk *chunk);
 /* Makes room among the arena's slots: what can be computed again and nobody waits for is dropped,
- * of the chunk that was used longest ago, and what continues it before. False when there is
- * nothing, or the turn has dropped enough. */
-bool arena_slots_drop(struct arena *arena);
+ * of the chunk that was used longest ago, and what continues it before; `carrying`: also where that
+ * is on the device. False when there is nothing, or the turn has dropped enough. */
+bool arena_slots_drop(struct arena *arena, bool carrying);
 
 /* Tells whoever waits for pages to look, every holder. Never blocks. */
 void arena_notify(const struct arena *arena);

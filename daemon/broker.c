@@ -398,7 +398,7 @@ static int broker_start(struct broker *broker, char error[CONFIG_ERROR_BYTES])
         event_add(broker->done_event, NULL) < 0)
         return -ENOMEM;
     for (uint32_t i = 0; r == 0 && i < broker->device_count; i++)
-        r = hosting_new(broker, i, broker->config->devices[i].tier_bytes, &broker->hosting[i]);
+        r = hosting_new(broker, i, broker->config, &broker->hosting[i]);
     if (r < 0) {
         (void) snprintf(error, CONFIG_ERROR_BYTES, "no host tier (HostTier=): %s", strerror(-r));
         return r;

@@ -85,6 +85,7 @@ struct config *config_free(struct config *config)
         free(config->rules[i].pattern);
     free(config->rules);
     free(config->tenants);
+    free(config->tier_path);
     free(config->client_socket);
     free(config->control_socket);
     free(config);
@@ -122,6 +123,11 @@ static void tier_resolve(struct config_parser *parser)
     long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
     uint64_t share = 0;
 
+    if ((config->tier_path != NULL) != (config->tier_disk_bytes > 0))
+        config_fail(parser, -EINVAL, parser->files[0], 0, "%s",
+            config->tier_path != NULL
+                ? "HostTierPath= says where, and HostTierDisk= has to say how much"
+                : "HostTierDisk= says how much, and HostTierPath= has to say where");
     if (parser->tier_set)
         return;
     if (pages > 0 && page > 0 && config->device_count > 0)

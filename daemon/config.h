@@ -46,6 +46,8 @@ struct config {
     bool has_control_group;
     gid_t control_group;
     enum log_level log_level;
+    char *tier_path;          /* folder on a disk, for more of them; NULL: none */
+    uint64_t tier_disk_bytes; /* there, for each device */
     struct core_options options;
     uint64_t recall_timeout_ns; /* for a worker to give an emptied chunk back */
     uint64_t mover_idle_ns;     /* a mover without work is ended */

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/size.h"
 #include "daemon/config_parse.h"
+#include "proto/wire.h"
 
 enum broker_key {
     BROKER_CLIENT_SOCKET,
@@ -21,6 +22,8 @@ enum broker_key {
     BROKER_CREATE_BACKOFF,
     BROKER_PREFETCH,
     BROKER_HOST_TIER,
+    BROKER_HOST_TIER_DISK,
+    BROKER_HOST_TIER_PATH,
     BROKER_RECALL_TIMEOUT,
     BROKER_REVOKE_TIMEOUT,
     BROKER_REVOKE,
@@ -51,6 +54,8 @@ static const char *const broker_keys[] = {
     [BROKER_CREATE_BACKOFF] = "CreateBackoff",
     [BROKER_PREFETCH] = "Prefetch",
     [BROKER_HOST_TIER] = "HostTier",
+    [BROKER_HOST_TIER_DISK] = "HostTierDisk",
+    [BROKER_HOST_TIER_PATH] = "HostTierPath",
     [BROKER_RECALL_TIMEOUT] = "RecallTimeout",
     [BROKER_REVOKE_TIMEOUT] = "RevokeTimeout",
     [BROKER_REVOKE] = "Revoke",
@@ -231,6 +236,40 @@ static int host_tier_assign(
     return 0;
 }
 
+static int host_tier_disk_assign(
+    struct config *config, const char *value, char reason[CONFIG_REASON_BYTES])
+{
+    uint64_t bytes;
+
+    if (size_parse(value, &bytes) < 0 || bytes == SIZE_INFINITY) {
+        (void) snprintf(reason, CONFIG_REASON_BYTES,
+            "HostTierDisk=%.64s is refused: it takes a size as 64G or 1T, 0 for no disk", value);
+        return -EINVAL;
+    }
+    config->tier_disk_bytes = bytes;
+    return 0;
+}
+
+/* Replies carry it, and no reply carries what isn't text. */
+static int tier_path_assign(
+    struct config *config, const char *value, char reason[CONFIG_REASON_BYTES])
+{
+    size_t left = strlen(value);
+
+    for (const char *at = value; left > 0;) {
+        size_t length = wire_text_length((const uint8_t *) at, left);
+
+        if (length == 0) {
+            (void) snprintf(
+                reason, CONFIG_REASON_BYTES, "HostTierPath= is refused: it isn't UTF-8");
+            return -EINVAL;
+        }
+        at += length;
+        left -= length;
+    }
+    return path_assign(&config->tier_path, "HostTierPath", value, reason);
+}
+
 static int flag_assign(
     bool *target, const char *key, const char *value, char reason[CONFIG_REASON_BYTES])
 {
@@ -311,6 +350,10 @@ static int broker_apply(struct config_parser *parser, enum broker_key key, const
         return prefetch_assign(options, value, reason);
     case BROKER_HOST_TIER:
         return host_tier_assign(parser, value, reason);
+    case BROKER_HOST_TIER_DISK:
+        return host_tier_disk_assign(config, value, reason);
+    case BROKER_HOST_TIER_PATH:
+        return tier_path_assign(config, value, reason);
     case BROKER_RECALL_TIMEOUT:
         return span_assign(&config->recall_timeout_ns, name, value, reason);
     case BROKER_REVOKE_TIMEOUT:

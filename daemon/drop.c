@@ -58,7 +58,7 @@ static uint32_t parent_of(
 uint32_t drop_count(const struct arena_chunk *chunk, struct drop_page **order)
 {
     const struct arena *arena = chunk->arena;
-    uint32_t count = arena->table.layout.pages_per_chunk, steps = count;
+    uint32_t count = arena->table.layout.pages_per_chunk, steps = count, parent;
 
     for (uint32_t i = 0; i < count; i++) {
         const struct arena_table_page *entry = entry_of(chunk, i);
@@ -71,12 +71,14 @@ uint32_t drop_count(const struct arena_chunk *chunk, struct drop_page **order)
             *order = calloc(arena->table.page_count, sizeof(**order));
         if (*order == NULL)
             break;
-        steps += drop_order_add(*order, arena->table.page_count, number_of(chunk, i),
-            parent_of(arena, entry, flags),
+        parent = parent_of(arena, entry, flags);
+        steps += drop_order_add(*order, arena->table.page_count, number_of(chunk, i), parent,
             &(struct drop_page){
                 .generation = arena_word_generation(word),
                 .position = __atomic_load_n(&entry->position, __ATOMIC_RELAXED),
                 .droppable = (flags & ARENA_PAGE_RECOMPUTABLE) != 0 && page_idle(chunk, i, word),
+                .resident = arena_word_state(word) != ARENA_PAGE_EVICTED,
+                .apart = parent / count != chunk->index,
             });
     }
     return steps;
@@ -90,6 +92,20 @@ bool drop_allows(const struct arena_chunk *chunk, uint32_t page, uint64_t word)
            drop_order_allows(order, number_of(chunk, page), arena_word_generation(word)) &&
            (__atomic_load_n(&entry_of(chunk, page)->flags, __ATOMIC_RELAXED) &
                ARENA_PAGE_RECOMPUTABLE) != 0;
+}
+
+bool drop_carries(const struct arena_chunk *chunk, uint32_t page)
+{
+    const struct drop_page *order = chunk->arena->order;
+
+    return order != NULL && order[number_of(chunk, page)].carries;
+}
+
+bool drop_torn(const struct arena_chunk *chunk, uint32_t page)
+{
+    const struct drop_page *order = chunk->arena->order;
+
+    return order != NULL && order[number_of(chunk, page)].torn;
 }
 
 /* False if it must stay. One that isn't there any more, or is another by now, is as good as

@@ -31,5 +31,10 @@ uint32_t drop_count(const struct arena_chunk *chunk, struct drop_page **order);
 /* Whether the last complete count lets the page of the chunk go; `word` was read just now. */
 bool drop_allows(const struct arena_chunk *chunk, uint32_t page, uint64_t word);
 
+/* Whether pages on the device would go with it, and whether such a page of another chunk continues
+ * it; as the last complete count has it. */
+bool drop_carries(const struct arena_chunk *chunk, uint32_t page);
+bool drop_torn(const struct arena_chunk *chunk, uint32_t page);
+
 /* Makes it LOST, and first all that continues it; their slots go back. */
 enum drop_outcome drop_page(struct arena_chunk *chunk, uint32_t page);

@@ -86,6 +86,28 @@ void evict_reopen(struct arena_chunk *chunk)
 
 /* ------------------------------------------------------------------ one round */
 
+/* The tier has no room for a page, and the plan counted on some: what lies there for nothing on the
+ * device goes first, then the page itself with what continues it, and last what pages on the device
+ * continue. As long as copies are on their way the last two wait: those may be what continues it.
+ * The outcome of another try for a slot; `r` where nothing has changed. */
+static int room_make(
+    struct arena_chunk *chunk, uint32_t page, uint64_t word, int r, struct round *round)
+{
+    enum drop_outcome outcome;
+
+    if (arena_slots_drop(chunk->arena, false))
+        return arena_slot_take(chunk, page);
+    if (round->copied > 0 || chunk->jobs > 0)
+        return r;
+    outcome = drop_allows(chunk, page, word) ? drop_page(chunk, page) : DROP_REFUSED;
+    if (outcome == DROP_REFUSED)
+        return arena_slots_drop(chunk->arena, true) ? arena_slot_take(chunk, page) : r;
+    if (outcome == DROP_DONE)
+        round->dropped++;
+    round->later = round->later || outcome == DROP_LATER;
+    return r;
+}
+
 static void page_evict(struct arena_chunk *chunk, uint32_t page, uint64_t word, struct round *round)
 {
     struct arena_page *record = chunk->pages != NULL ? &chunk->pages[page] : NULL;
@@ -98,12 +120,12 @@ static void page_evict(struct arena_chunk *chunk, uint32_t page, uint64_t word, 
     if (record != NULL)
         arena_slot_give(chunk, page);
     r = arena_slot_take(chunk, page);
-    if (r != TIER_OK && chunk->drops == 0 && arena_slots_drop(chunk->arena))
-        r = arena_slot_take(chunk, page);
+    if (r != TIER_OK && chunk->drops == 0)
+        r = room_make(chunk, page, word, r, round);
     if (r != TIER_OK) {
         if (round->tier == TIER_OK)
             round->tier = r < 0 ? TIER_FULL : (enum tier_outcome) r;
-        round->later = hosting_of(chunk)->drop_budget == 0;
+        round->later = round->later || hosting_of(chunk)->drop_budget == 0;
         return;
     }
     record = &chunk->pages[page];
@@ -216,8 +238,9 @@ static void obstacle_log(const struct arena_chunk *chunk, const struct round *ro
         log_info("chunk %u of arena %llu (tenant %s) stays: %s", chunk->index,
             (unsigned long long) arena->lease, client != NULL ? client->tenant : "?",
             round->tier == TIER_HOST_MAX ? "its tenant has all of its HostMax="
-            : round->tier == TIER_FULL   ? "the host tier is full"
-                                         : "its pages are in use");
+            : round->tier != TIER_FULL   ? "its pages are in use"
+            : disk_failing(hosting)      ? "the host tier is full but for a disk that fails"
+                                         : "the host tier is full");
 }
 
 /* The chunk is vacant but for tokens in some thread's hands, or this turn has dropped enough: it

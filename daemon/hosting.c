@@ -63,6 +63,7 @@ static void on_turn(evutil_socket_t fd, short what, void *data)
     (void) fd;
     (void) what;
     hosting->due_ns = CLOCK_NEVER;
+    disk_turn(hosting);
     held_resume(hosting);
     arena_forget_turn(hosting);
     reclaim_turn(hosting);
@@ -149,7 +150,22 @@ static int mover_make(struct hosting *hosting)
 
 /* ------------------------------------------------------------------ life */
 
-int hosting_new(struct broker *broker, uint32_t device, uint64_t tier_bytes, struct hosting **ret)
+static int tier_make(struct hosting *hosting, const struct config *config)
+{
+    uint64_t memory_bytes, disk_bytes;
+    int disk_fd, r;
+
+    if (config == NULL)
+        return 0;
+    memory_bytes = config->devices[hosting->device].tier_bytes;
+    r = disk_open(&hosting->disk, config, hosting->device, &disk_fd, &disk_bytes);
+    if (r == 0 && (memory_bytes >= TIER_SLAB_BYTES || disk_bytes > 0))
+        r = tier_new_consume(memory_bytes, TIER_SLAB_BYTES, disk_fd, disk_bytes, &hosting->tier);
+    return r;
+}
+
+int hosting_new(
+    struct broker *broker, uint32_t device, const struct config *config, struct hosting **ret)
 {
     struct hosting *hosting = calloc(1, sizeof(*hosting));
     int r;
@@ -171,8 +187,8 @@ int hosting_new(struct broker *broker, uint32_t device, uint64_t tier_bytes, str
     r = reclaim_init(&hosting->reclaim);
     if (hosting->turn == NULL)
         r = -ENOMEM;
-    if (r == 0 && tier_bytes >= TIER_SLAB_BYTES)
-        r = tier_new(tier_bytes, TIER_SLAB_BYTES, &hosting->tier);
+    if (r == 0)
+        r = tier_make(hosting, config);
     if (r == 0 && hosting->tier != NULL)
         r = mover_make(hosting);
     if (r < 0) {
@@ -191,6 +207,7 @@ struct hosting *hosting_free(struct hosting *hosting)
     /* Ends every job: arenas that waited for one are freed with it. */
     hosting->mover = mover_control_free(hosting->mover);
     (void) tier_free(hosting->tier);
+    disk_clear(&hosting->disk);
     reclaim_clear(hosting);
     revoke_clear(&hosting->revoker);
     if (hosting->turn != NULL)

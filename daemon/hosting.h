@@ -10,6 +10,7 @@
 
 #include "base/limits.h"
 #include "base/list.h"
+#include "daemon/disk.h"
 #include "daemon/move.h"
 #include "daemon/ratelimit.h"
 #include "daemon/reclaim.h"
@@ -23,7 +24,8 @@ struct event;
 struct hosting {
     struct broker *broker;
     uint32_t device;
-    struct tier *tier;           /* NULL: HostTier=0 */
+    struct tier *tier;           /* NULL: HostTier=0, and no disk */
+    struct disk disk;            /* behind it */
     struct mover_control *mover; /* NULL: the same */
     struct event *turn;
     uint32_t arena_count; /* that are bound and not dropped */
@@ -54,9 +56,9 @@ struct hosting {
     struct move move; /* scratch of one turn */
 };
 
-/* `tier_bytes` 0: none. -ENOMEM, -errno. */
-int hosting_new(
-    struct broker *broker, uint32_t device, uint64_t tier_bytes, struct hosting **ret) _must_check_;
+/* With a tier as the broker's configuration says; NULL: none. -ENOMEM, -errno. */
+int hosting_new(struct broker *broker, uint32_t device, const struct config *config,
+    struct hosting **ret) _must_check_;
 /* Ends the mover (blocks at most a second) and frees every arena. Accepts NULL, returns NULL. */
 struct hosting *hosting_free(struct hosting *hosting);
 

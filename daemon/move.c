@@ -183,6 +183,7 @@ void move_done(void *data, const struct mover_result *result)
     struct arena *arena = ticket->arena;
     enum mover_kind kind = result->job.kind;
 
+    disk_judge(hosting, result);
     if (result->error == -EIO || result->error == -EINVAL)
         log_error("device %u: the mover gave up a job of %zu pages: %s", hosting->device,
             result->job.copy_count, result->text);

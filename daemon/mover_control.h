@@ -74,6 +74,7 @@ struct mover_job {
  *   -EIO     given up: the driver failed or movers died on it; `text` says what was last seen
  *   -EAGAIN  no mover could be started, again and again: the job itself is not known to be bad
  *   -EINVAL  the mover refused the numbers
+ *   -EREMOTEIO the tier's disk could not be read or written; `text` says which and why
  *   -ECANCELED the control is being freed
  * Everything else is as it was submitted, with the results filled in. Borrowed for the call.
  */

@@ -341,6 +341,18 @@ static int job_failed(
     return 0;
 }
 
+/* Neither the mover nor the driver is at fault: its owner decides what follows. */
+static int job_refused(struct mover_control *control, struct mover_record *record,
+    const Gmb__MoverDone *done, int error)
+{
+    if (record->forget)
+        return -EBADMSG;
+    flight_take(control, record);
+    mover_record_set_text(record, done->text);
+    control_finish(control, record, error);
+    return 0;
+}
+
 static int done_receive(struct mover_control *control, const Gmb__MoverDone *done)
 {
     struct mover_record *record = flight_find(control, done->id);
@@ -355,12 +367,9 @@ static int done_receive(struct mover_control *control, const Gmb__MoverDone *don
     case GMB__MOVER_RESULT__MOVER_RESULT_GPU:
         return job_failed(control, record, done);
     case GMB__MOVER_RESULT__MOVER_RESULT_INVALID:
-        if (record->forget)
-            return -EBADMSG;
-        flight_take(control, record);
-        mover_record_set_text(record, done->text);
-        control_finish(control, record, -EINVAL);
-        return 0;
+        return job_refused(control, record, done, -EINVAL);
+    case GMB__MOVER_RESULT__MOVER_RESULT_DISK:
+        return job_refused(control, record, done, -EREMOTEIO);
     case _GMB__MOVER_RESULT_IS_INT_SIZE:
         break;
     }

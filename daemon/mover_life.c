@@ -44,16 +44,23 @@ static void backoff_add(struct mover_control *control)
     control->failures++;
 }
 
+static int fd_add(struct fdset *fds, int borrowed)
+{
+    int fd = fcntl(borrowed, F_DUPFD_CLOEXEC, 0);
+
+    return fd < 0 ? -errno : fdset_consume(fds, fd);
+}
+
 static int hello_send(struct mover_control *control)
 {
     _cleanup_fdset_ struct fdset fds = FDSET_EMPTY;
     Gmb__MoverMessage message;
     Gmb__MoverHello hello;
-    int fd = fcntl(tier_fd(control->tier), F_DUPFD_CLOEXEC, 0), r;
+    uint64_t disk_bytes = tier_stats(control->tier).disk_bytes;
+    int r = fd_add(&fds, tier_fd(control->tier));
 
-    if (fd < 0)
-        return -errno;
-    r = fdset_consume(&fds, fd);
+    if (r == 0 && disk_bytes > 0)
+        r = fd_add(&fds, tier_disk_fd(control->tier));
     if (r < 0)
         return r;
     gmb__mover_message__init(&message);
@@ -62,6 +69,7 @@ static int hello_send(struct mover_control *control)
     hello.device.len = sizeof(control->uuid);
     hello.tier_bytes = tier_bytes(control->tier);
     hello.slab_bytes = tier_slab_bytes(control->tier);
+    hello.disk_bytes = disk_bytes;
     message.body_case = GMB__MOVER_MESSAGE__BODY_HELLO;
     message.hello = &hello;
     return conn_send_consume(control->conn, &message.base, &fds);

@@ -137,7 +137,7 @@ const struct reclaim_tenant *reclaim_tenants_read(struct hosting *hosting)
     if (hosting->tier != NULL) {
         struct tier_stats stats = tier_stats(hosting->tier);
 
-        tier_left = stats.total_bytes - stats.slab_bytes;
+        tier_left = stats.free_bytes;
     }
     for (uint32_t i = 0; i < LIMIT_TENANTS; i++)
         tenant_read(hosting, i, tier_left);
@@ -145,12 +145,13 @@ const struct reclaim_tenant *reclaim_tenants_read(struct hosting *hosting)
     list_for_each(arena, &hosting->arenas, struct arena, device_link)
     {
         if (arena->space != NULL)
-            rows[arena->tenant].host_left += sub_saturate(tier_space_charged(arena->space),
-                tier_space_slots(arena->space) * arena->slot_bytes);
+            rows[arena->tenant].host_left += tier_space_begun(arena->space) * arena->slot_bytes;
     }
     /* And what lies there and may be dropped makes some. */
-    for (uint32_t i = 0; i < LIMIT_TENANTS; i++)
+    for (uint32_t i = 0; i < LIMIT_TENANTS; i++) {
         rows[i].host_left = add_saturate(rows[i].host_left, hosting->reclaim.survey.spare[i]);
+        rows[i].host_carrying = hosting->reclaim.survey.carrying[i];
+    }
     list_for_each(chunk, &hosting->recalled, struct arena_chunk, link)
     {
         if (chunk->overdue)

@@ -78,7 +78,12 @@ void report_status(const struct broker *broker, struct report *report)
 
             device->tier_bytes = tier.total_bytes;
             device->tier_used_bytes = tier.slab_bytes;
+            device->tier_disk_bytes = tier.disk_bytes;
+            device->tier_disk_used_bytes = tier.disk_slab_bytes;
         }
+        if (broker->hosting[i]->disk.path != NULL)
+            device->tier_path = borrow(broker->hosting[i]->disk.path);
+        device->tier_disk_failure = borrow(broker->hosting[i]->disk.text);
         report->list.devices.pointers[i] = device;
     }
     status->n_devices = broker->device_count;

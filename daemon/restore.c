@@ -21,7 +21,8 @@
 #define FILL_CHUNKS LIMIT_FRAME_FDS
 /* A refused one is tried again after this: the pins still wait. */
 #define FILL_PAUSE_NS (50 * NSEC_PER_MSEC)
-/* Jobs that a page may be in before it is given up, each of which outlives several movers. */
+/* Jobs that a page may be in before it is given up, each of which outlives several movers; or, of
+ * one that can be computed again, tries of a disk that fails. */
 #define TRIES 4
 /* A chunk that the library is about to give back is looked at again after this. */
 #define RETURNING_PAUSE_NS (2 * NSEC_PER_MSEC)
@@ -333,6 +334,24 @@ static void page_restore(struct hosting *hosting, struct arena_chunk *chunk, uin
     arena_slot_give(chunk, page); /* freed meanwhile */
 }
 
+/* Wanted, and not on a disk that isn't to be asked now. */
+static bool page_ready(const struct hosting *hosting, const struct arena_page *record)
+{
+    return record->wanted &&
+           (!disk_failing(hosting) || tier_backing(hosting->tier, record->slot) == TIER_MEMORY);
+}
+
+static bool chunk_ready(const struct hosting *hosting, const struct arena_chunk *chunk)
+{
+    uint32_t count = chunk->arena->table.layout.pages_per_chunk;
+
+    for (uint32_t page = 0; disk_failing(hosting) && page < count; page++) {
+        if (page_ready(hosting, &chunk->pages[page]))
+            return true;
+    }
+    return !disk_failing(hosting);
+}
+
 /* Closed as long as anything is written there; an attempt to empty it is given up. */
 static bool chunk_close(struct arena_chunk *chunk)
 {
@@ -369,7 +388,7 @@ static bool chunk_restore(struct hosting *hosting, struct arena_chunk *chunk)
         return false;
     }
     for (uint32_t page = 0; chunk->wants > 0 && page < count; page++) {
-        if (chunk->pages[page].wanted)
+        if (page_ready(hosting, &chunk->pages[page]))
             page_restore(hosting, chunk, page);
     }
     if (chunk->wants == 0)
@@ -387,7 +406,8 @@ static void arena_turn(struct hosting *hosting, struct arena *arena, uint64_t no
     {
         if (done >= TURN_CHUNKS || !move_room(hosting))
             break;
-        if (chunk->phase != ARENA_MAPPED && chunk->phase != ARENA_CLOSING)
+        if ((chunk->phase != ARENA_MAPPED && chunk->phase != ARENA_CLOSING) ||
+            !chunk_ready(hosting, chunk))
             continue;
         if (chunk_restore(hosting, chunk))
             chunks[done++] = chunk;
@@ -402,7 +422,7 @@ static void arena_turn(struct hosting *hosting, struct arena *arena, uint64_t no
     {
         if (arena->fill_count >= FILLS_MAX || now < arena->fill_after_ns)
             break;
-        if (chunk_needs_fill(chunk))
+        if (chunk_needs_fill(chunk) && chunk_ready(hosting, chunk))
             run_fill(arena, chunk);
     }
     if (now < arena->fill_after_ns)
@@ -420,6 +440,25 @@ void restore_turn(struct hosting *hosting)
         arena_turn(hosting, arena, now);
 }
 
+/* What becomes of a page whose job failed. Never started, its movers died, or the disk failed: the
+ * bytes are where they were, to be wanted again. */
+static enum arena_page_state state_failed(struct arena_chunk *chunk, uint32_t page, int error)
+{
+    const struct arena_table *table = &chunk->arena->table;
+    size_t number = (size_t) chunk->index * table->layout.pages_per_chunk + page;
+    struct arena_page *record = &chunk->pages[page];
+    uint32_t flags;
+
+    if (error == -EAGAIN || error == -ENOMEM)
+        return ARENA_PAGE_EVICTED;
+    if (record->failures < TRIES)
+        record->failures++;
+    flags = __atomic_load_n(&table->pages[number].flags, __ATOMIC_RELAXED);
+    if (error == -EREMOTEIO && (flags & ARENA_PAGE_RECOMPUTABLE) == 0)
+        return ARENA_PAGE_EVICTED;
+    return record->failures < TRIES ? ARENA_PAGE_EVICTED : ARENA_PAGE_LOST;
+}
+
 void restore_page_done(struct arena_chunk *chunk, uint32_t page, int error, bool damaged)
 {
     struct arena_page *record = &chunk->pages[page];
@@ -427,10 +466,9 @@ void restore_page_done(struct arena_chunk *chunk, uint32_t page, int error, bool
     uint64_t word;
 
     record->job = ARENA_PAGE_IDLE;
-    /* Never started, or its movers died: the bytes are where they were, to be wanted again. */
-    if (error == -EAGAIN || error == -ENOMEM || (error < 0 && ++record->failures < TRIES))
-        state = ARENA_PAGE_EVICTED;
-    else if (error < 0 || damaged)
+    if (error < 0)
+        state = state_failed(chunk, page, error);
+    else if (damaged)
         state = ARENA_PAGE_LOST;
     do {
         word = __atomic_load_n(arena_page_word(chunk, page), __ATOMIC_SEQ_CST);

@@ -25,6 +25,7 @@ void survey_begin(struct survey *survey)
     survey->counted = false;
     survey->running = true;
     memset(survey->spare, 0, sizeof(survey->spare));
+    memset(survey->carrying, 0, sizeof(survey->carrying));
 }
 
 void survey_done(struct survey *survey)
@@ -69,8 +70,10 @@ static void resident_count(
     /* One without references is about to be freed: it is neither copied nor in the way for long. */
     if (arena_word_pins(word) > 0)
         row->pinned++;
-    if (drop_allows(chunk, number, word))
+    if (drop_allows(chunk, number, word)) {
         row->recomputable++;
+        row->continued += drop_torn(chunk, number);
+    }
     if ((flags & ARENA_PAGE_HINTED) != 0)
         row->recompute_cost += (double) __atomic_load_n(&page->tokens, __ATOMIC_RELAXED) *
                                (double) __atomic_load_n(&page->position, __ATOMIC_RELAXED);
@@ -217,6 +220,7 @@ bool survey_turn(struct survey *survey, struct hosting *hosting)
             if (chunk != NULL && chunk->slots > 0) {
                 arena_slots_sweep(chunk);
                 survey->spare[arena->tenant] += chunk->spare * arena->table.layout.page_bytes;
+                survey->carrying[arena->tenant] += chunk->carrying * arena->table.layout.page_bytes;
             }
             if (chunk != NULL && !chunk_survey(survey, chunk, now)) {
                 survey->running = false;

@@ -29,8 +29,10 @@ struct survey {
     bool running;
     size_t count, room;
     struct reclaim_chunk *chunks;
-    struct survey_row *rows;       /* beside them */
-    uint64_t spare[LIMIT_TENANTS]; /* bytes in the tier that may be dropped, by the core's index */
+    struct survey_row *rows; /* beside them */
+    /* Bytes in the tier that may be dropped, by the core's index: alone, and with pages that are on
+     * the device. */
+    uint64_t spare[LIMIT_TENANTS], carrying[LIMIT_TENANTS];
 };
 
 void survey_begin(struct survey *survey);

@@ -1,9 +1,13 @@
 /*
  * The host tier of one device: where evicted pages lie.
  *
- * One memfd, owned by the broker so that the bytes outlive a mover, cut into slabs. A slab belongs
- * to one space at a time (the pages of one arena) and is cut into slots of that space's size. The
- * broker never maps it: a slot is an offset that a mover is told.
+ * One memfd and, behind it, perhaps a file on a disk (tier_disk.h): both owned by the broker, so
+ * that the bytes outlive a mover, and cut into slabs. A slab belongs to one space at a time (the
+ * pages of one arena) and is cut into slots of that space's size. The broker never maps either: a
+ * slot is an offset that a mover is told, and the disk's begin where those of the memfd end.
+ * Memory is taken before the disk.
+ *
+ * A disk that fails is suspended: nothing new is put there, and what lies there stays.
  *
  * What a tenant may hold is counted in whole slabs, so that small pages cannot pin more host memory
  * than is charged. A space takes a slab with its first slot in it and gives it back with its last.
@@ -20,9 +24,11 @@
 /* What a mover page-locks at once: one call for thousands of pages, and little enough to give. */
 #define TIER_SLAB_BYTES (UINT64_C(32) << 20)
 
+enum tier_backing { TIER_MEMORY, TIER_DISK, TIER_BACKING_MAX };
+
 enum tier_outcome {
     TIER_OK = 0,
-    TIER_FULL,     /* every slab of the device is taken: HostTier= */
+    TIER_FULL,     /* every slab of the device is taken, or its disk is suspended */
     TIER_HOST_MAX, /* the tenant's HostMax= */
     TIER_OUTCOME_MAX
 };
@@ -36,10 +42,13 @@ struct tier_account {
 
 struct tier_stats {
     uint64_t total_bytes;
-    uint64_t slab_bytes;    /* of slabs that spaces hold */
-    uint64_t slot_bytes;    /* of allocated slots: the rest of the slabs is slack */
-    uint64_t slot_count;    /* allocated */
-    uint64_t touched_bytes; /* of slabs that may hold host memory: taken since the last trim */
+    uint64_t slab_bytes;      /* of slabs that spaces hold */
+    uint64_t free_bytes;      /* of slabs that may be taken now */
+    uint64_t disk_bytes;      /* of total_bytes, on the disk … */
+    uint64_t disk_slab_bytes; /* … and of slab_bytes */
+    uint64_t slot_bytes;      /* of allocated slots: the rest of the slabs is slack */
+    uint64_t slot_count;      /* allocated */
+    uint64_t touched_bytes;   /* of slabs that may hold host memory: taken since the last trim */
     uint64_t slab_peak_bytes;
 };
 
@@ -52,14 +61,26 @@ struct tier_space;
  * -EINVAL, -ENOMEM, -errno of the kernel.
  */
 int tier_new(uint64_t bytes, uint64_t slab_bytes, struct tier **ret) _must_check_;
+/* The same with `disk_bytes` (rounded down as well) in a file that is at least that long and whose
+ * room is reserved. Takes the fd, also when it fails; −1 and 0: no disk. */
+int tier_new_consume(uint64_t bytes, uint64_t slab_bytes, int disk_fd, uint64_t disk_bytes,
+    struct tier **ret) _must_check_;
 /* Every space must have been freed. Accepts NULL, returns NULL. */
 struct tier *tier_free(struct tier *tier);
 
-/* Borrowed. */
+/* Borrowed: of the memfd, and of the disk's file; −1: there is none. */
 int tier_fd(const struct tier *tier);
+int tier_disk_fd(const struct tier *tier);
+/* Of both. */
 uint64_t tier_bytes(const struct tier *tier);
 uint64_t tier_slab_bytes(const struct tier *tier);
 struct tier_stats tier_stats(const struct tier *tier);
+
+/* Which of the two the byte at `offset` lies in. */
+enum tier_backing tier_backing(const struct tier *tier, uint64_t offset);
+/* Whether something may be put on the disk, from now on. */
+void tier_disk_suspend(struct tier *tier, bool suspended);
+bool tier_disk_suspended(const struct tier *tier);
 
 /*
  * The slots of one arena, of `slot_bytes` each (a multiple of 16). -EINVAL for other sizes, -EFBIG
@@ -77,13 +98,15 @@ int tier_slot_free(struct tier_space *space, uint64_t offset) _must_check_;
 
 /* Slots that tier_slot_alloc() would give from now on, if nobody else took a slab. */
 uint64_t tier_space_room(const struct tier_space *space);
+/* Of these, in slabs that the space has already. */
+uint64_t tier_space_begun(const struct tier_space *space);
 /* Allocated slots, and what the account is charged for this space. */
 uint64_t tier_space_slots(const struct tier_space *space);
 uint64_t tier_space_charged(const struct tier_space *space);
 
 /*
- * Gives the host memory of up to `slabs` free slabs back to the kernel; how many they were, or
- * -errno. Only while no mover runs: it page-locks slabs, and memory that is locked would go on
- * being used by it behind the memfd's back.
+ * Gives the host memory of up to `slabs` free slabs back to the kernel (the disk's room stays
+ * reserved); how many they were, or -errno. Only while no mover runs: it page-locks slabs, and
+ * memory that is locked would go on being used by it behind the memfd's back.
  */
 int tier_trim(struct tier *tier, uint32_t slabs) _must_check_;

@@ -2,13 +2,20 @@
  * bound on steps alone. */
 #include "policies/drop_order.h"
 
-static uint32_t block_up(struct drop_page *pages, uint32_t link)
+/* As far up as something is new, so that all pages together take no more steps than twice their
+ * number. */
+static uint32_t mark_up(struct drop_page *pages, uint32_t link, bool blocked, bool carries)
 {
     uint32_t steps = 0;
 
-    while (link != 0 && !pages[link - 1].blocked && steps < DROP_STEPS_MAX) {
-        pages[link - 1].blocked = true;
-        link = pages[link - 1].parent;
+    while (link != 0 && steps < DROP_STEPS_MAX) {
+        struct drop_page *at = &pages[link - 1];
+
+        if ((at->blocked || !blocked) && (at->carries || !carries))
+            break;
+        at->blocked = at->blocked || blocked;
+        at->carries = at->carries || carries;
+        link = at->parent;
         steps++;
     }
     return steps;
@@ -25,12 +32,15 @@ uint32_t drop_order_add(struct drop_page *pages, uint32_t count, uint32_t page, 
     at->generation = what->generation;
     at->position = what->position;
     at->droppable = what->droppable;
+    at->resident = what->resident;
+    at->apart = what->apart;
     if (parent >= count)
         return 0;
     at->parent = parent + 1;
     at->sibling = pages[parent].child;
     pages[parent].child = page + 1;
-    return at->blocked || !at->droppable ? block_up(pages, at->parent) : 0;
+    pages[parent].torn = pages[parent].torn || (at->resident && at->apart);
+    return mark_up(pages, at->parent, at->blocked || !at->droppable, at->carries || at->resident);
 }
 
 bool drop_order_allows(const struct drop_page *pages, uint32_t page, uint32_t generation)

@@ -24,13 +24,18 @@ struct drop_page {
     uint32_t generation;
     uint32_t parent, child, sibling; /* that it continues; that continue it, the last added first */
     uint32_t position;               /* in its sequence */
-    bool known, droppable, blocked, gone;
+    bool known : 1, droppable : 1, blocked : 1, gone : 1;
+    bool resident : 1; /* it is on the device */
+    bool apart : 1;    /* … and lies in another chunk than what it continues */
+    bool carries : 1;  /* a resident page continues it, or what does continues what continues it */
+    bool torn : 1;     /* one that lies apart continues it */
 };
 
 /*
  * The page (below `count`, not added before) is in use by its tenant in this generation; `parent`
- * DROP_NONE or out of range: it continues none. One that isn't droppable blocks all that it
- * continues, as far as DROP_STEPS_MAX. Returns the steps that took.
+ * DROP_NONE or out of range: it continues none. Of `what` count the fields up to `apart`. One that
+ * isn't droppable blocks all that it continues, as far as DROP_STEPS_MAX; a resident one is carried
+ * by all of that. Returns the steps that took.
  */
 uint32_t drop_order_add(struct drop_page *pages, uint32_t count, uint32_t page, uint32_t parent,
     const struct drop_page *what);

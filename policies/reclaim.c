@@ -16,6 +16,9 @@
  * again falls about as the inverse of its age). */
 #define RESTORE_WEIGHT 3.0
 #define HALF_COLD_NS 1e9
+/* A page that is dropped takes along whatever continues it. Where that leads to another chunk, how
+ * far isn't known: in bytes to copy as much as so many pages. */
+#define ALONG_PAGES 64.0
 
 enum stage {
     STAGE_EMPTY,
@@ -58,7 +61,7 @@ struct candidate {
 
 /* One tenant while the plan is made. */
 struct giver {
-    uint64_t used, host_left; /* after the steps so far */
+    uint64_t used, host_left, host_carrying; /* after the steps so far */
     const struct reclaim_tenant *row;
     struct candidate *heap; /* cheapest first */
     uint32_t count;
@@ -88,13 +91,17 @@ const char *reclaim_shortfall_name(enum reclaim_shortfall shortfall)
     return (unsigned) shortfall < RECLAIM_SHORTFALL_MAX ? shortfall_names[shortfall] : "unknown";
 }
 
-static struct candidate candidate_make(const struct reclaim_chunk *chunk, uint32_t row)
+static struct candidate candidate_make(
+    const struct giver *giver, const struct reclaim_chunk *chunk, uint32_t row)
 {
     double bytes = (double) chunk->resident * (double) chunk->page_bytes;
+    double along = bytes > (double) giver->host_left
+                       ? ALONG_PAGES * chunk->continued * (double) chunk->page_bytes
+                       : 0;
     double again = 1.0 / (1.0 + (double) chunk->idle_ns / HALF_COLD_NS);
 
     return (struct candidate){
-        .score = bytes * (1.0 + RESTORE_WEIGHT * again),
+        .score = bytes * (1.0 + RESTORE_WEIGHT * again) + along,
         .recompute_cost = chunk->recompute_cost,
         .idle_ns = chunk->idle_ns,
         .row = row,
@@ -250,15 +257,20 @@ static enum reclaim_reason reason_of(
 }
 
 /* Pages that must be dropped so that the others have room in the host tier; false when even all
- * recomputable ones are too few. */
-static bool host_fits(
-    const struct giver *giver, const struct reclaim_chunk *chunk, uint32_t *ret_drop)
+ * recomputable ones are too few. The room is taken. */
+static bool host_take(struct giver *giver, const struct reclaim_chunk *chunk, uint32_t *ret_drop)
 {
     uint64_t room = giver->host_left / chunk->page_bytes;
-    uint64_t drop = sub_saturate(chunk->resident, room);
+    uint32_t recomputable = MIN(chunk->recomputable, chunk->resident);
+    uint64_t drop = MIN(sub_saturate(chunk->resident, room), (uint64_t) recomputable);
+    uint64_t carrying = sub_saturate(chunk->resident - drop, room);
 
+    if (carrying > giver->host_carrying / chunk->page_bytes)
+        return false;
+    giver->host_left -= (chunk->resident - drop - carrying) * chunk->page_bytes;
+    giver->host_carrying -= carrying * chunk->page_bytes;
     *ret_drop = (uint32_t) drop;
-    return drop <= MIN(chunk->recomputable, chunk->resident);
+    return true;
 }
 
 /* The giver's cheapest chunk becomes a step, or is passed over for good. */
@@ -274,12 +286,11 @@ static void giver_give(struct plan *plan, struct giver *giver, enum stage stage)
         plan->protected = true;
         return;
     }
-    if (!host_fits(giver, chunk, &drop)) {
+    if (!host_take(giver, chunk, &drop)) {
         plan->host_full = true;
         return;
     }
     giver->used = sub_saturate(giver->used, chunk->bytes);
-    giver->host_left -= (chunk->resident - drop) * chunk->page_bytes;
     plan->planned = add_saturate(plan->planned, chunk->bytes);
     plan->steps[plan->step_count++] = (struct reclaim_step){
         .chunk = first.row,
@@ -360,7 +371,11 @@ static void givers_fill(struct plan *plan, struct candidate *candidates, size_t 
 
     for (size_t i = 0; i < plan->giver_count; i++)
         plan->givers[i] = (struct giver){
-            .used = tenants[i].used, .host_left = tenants[i].host_left, .row = &tenants[i]};
+            .used = tenants[i].used,
+            .host_left = tenants[i].host_left,
+            .host_carrying = tenants[i].host_carrying,
+            .row = &tenants[i],
+        };
     for (size_t i = 0; i < chunk_count; i++) {
         const struct reclaim_chunk *chunk = &plan->chunks[i];
 
@@ -382,7 +397,7 @@ static void givers_fill(struct plan *plan, struct candidate *candidates, size_t 
         if (chunk_counts(plan, chunk)) {
             struct giver *giver = &plan->givers[chunk->tenant];
 
-            giver->heap[giver->count++] = candidate_make(chunk, (uint32_t) i);
+            giver->heap[giver->count++] = candidate_make(giver, chunk, (uint32_t) i);
         }
     }
     for (size_t i = 0; i < plan->giver_count; i++) {

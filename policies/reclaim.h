@@ -19,7 +19,9 @@
  * take from each other, for ever, what the other has just got and has not used yet.
  *
  * Among equals, whoever was told to degrade and did not gives first, then whoever has most for its
- * weight. Within a tenant, the chunk that is cheapest to empty (see `score`).
+ * weight. Within a tenant, the chunk that is cheapest to empty (see `score`). What has no room in
+ * the tenant's host tier is dropped where it is recomputable; a page there that pages on the device
+ * continue makes room only for what can't be dropped.
  */
 #pragma once
 
@@ -32,7 +34,9 @@
 
 struct reclaim_tenant {
     uint64_t used, min, low, high; /* bytes on the device */
-    uint64_t host_left;            /* bytes of the host tier that it may still take */
+    uint64_t host_left;            /* bytes of the host tier that it may still take … */
+    uint64_t
+        host_carrying; /* … and that cost pages on the device, which continue what lies there */
     uint32_t priority, weight;
     bool ignores_advice; /* was told to degrade and did not */
 };
@@ -42,9 +46,10 @@ struct reclaim_chunk {
     uint64_t bytes;
     uint64_t page_bytes;
     uint32_t resident, pinned, free, evicted,
-        recomputable;      /* pages; pinned and recomputable ones are resident, too */
-    uint64_t idle_ns;      /* since the last use of any page */
-    uint64_t here_ns;      /* since it came */
+        recomputable, /* pages; pinned and recomputable ones are resident, too */
+        continued;    /* … and of these, those that resident pages of other chunks continue */
+    uint64_t idle_ns; /* since the last use of any page */
+    uint64_t here_ns; /* since it came */
     double recompute_cost; /* sum over resident pages of tokens × position, any unit; 0 unknown */
     uint64_t token;        /* the caller's name for it */
 };
@@ -74,7 +79,8 @@ struct reclaim_step {
     uint32_t chunk; /* row */
     enum reclaim_reason reason;
     double score; /* smaller went first within the tenant: bytes to copy, out and, as likely as
-                            the chunk is used again soon, back */
+                            the chunk is used again soon, back; without room in the tier, and
+                            what would go along */
     uint32_t drop_pages; /* recomputable ones to drop, since the tenant's tier is full */
 };
 

@@ -210,7 +210,7 @@ size_t frame_mover_fds(const Gmb__MoverMessage *message)
     size_t count = 0;
 
     if (message->body_case == GMB__MOVER_MESSAGE__BODY_HELLO)
-        return 1;
+        return message->hello->disk_bytes > 0 ? 2 : 1;
     if (message->body_case != GMB__MOVER_MESSAGE__BODY_JOB)
         return 0;
     for (size_t i = 0; i < message->job->n_chunks; i++)

@@ -29,7 +29,8 @@ struct wire {
 /* Sentences, units and device names are longer than what people name themselves. */
 static size_t string_bound(const ProtobufCFieldDescriptor *field)
 {
-    static const char *const texts[] = {"name", "text", "unit", "value", "failure"};
+    static const char *const texts[] = {
+        "name", "text", "unit", "value", "failure", "tier_path", "tier_disk_failure"};
 
     for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
         if (strcmp(field->name, texts[i]) == 0)

@@ -10,7 +10,7 @@
 #include "client/ctl/view.h"
 
 static const char *const device_headings[] = {"<DEVICE", "<NAME", "TOTAL", "?RESERVE", "LEASED",
-    "CACHED", "?CLEAN", "?RELEASING", "?ORPHANED", "?OTHERS", "FREE", "?TIER", "<STATE"};
+    "CACHED", "?CLEAN", "?RELEASING", "?ORPHANED", "?OTHERS", "FREE", "?TIER", "?DISK", "<STATE"};
 
 static void uuid_cell(struct table *table, const ProtobufCBinaryData *data, bool mig)
 {
@@ -23,15 +23,41 @@ static void uuid_cell(struct table *table, const ProtobufCBinaryData *data, bool
 }
 
 /* Used of all; `-` where there is none. */
-static void tier_cell(struct table *table, const Gmb__DeviceStatus *device)
+static void share_cell(struct table *table, enum style style, uint64_t used_bytes, uint64_t bytes)
 {
     char used[SIZE_TEXT_MAX], all[SIZE_TEXT_MAX];
 
-    if (device->tier_bytes == 0)
-        table_cell(table, STYLE_PLAIN, "%s", "");
+    if (bytes == 0)
+        table_cell(table, style, "%s", "");
     else
-        table_cell(table, STYLE_PLAIN, "%s/%s", size_format(used, device->tier_used_bytes),
-            size_format(all, device->tier_bytes));
+        table_cell(table, style, "%s/%s", size_format(used, used_bytes), size_format(all, bytes));
+}
+
+/* The tier, and what of it is on a disk. */
+static void tier_cells(struct table *table, const Gmb__DeviceStatus *device)
+{
+    share_cell(table, STYLE_PLAIN, device->tier_used_bytes, device->tier_bytes);
+    share_cell(table, device->tier_disk_failure[0] != '\0' ? STYLE_ALARM : STYLE_PLAIN,
+        device->tier_disk_used_bytes, device->tier_disk_bytes);
+}
+
+/* What a column is too narrow for. */
+static int disk_line(const struct view *view, const Gmb__DeviceStatus *device)
+{
+    _cleanup_free_ char *path = terminal_text(device->tier_path);
+    _cleanup_free_ char *failure = terminal_text(device->tier_disk_failure);
+    char name[UUID_TEXT_MAX] = "", memory[SIZE_TEXT_MAX], disk[SIZE_TEXT_MAX];
+    struct uuid uuid;
+
+    if (path == NULL || failure == NULL)
+        return -ENOMEM;
+    if (uuid_from_bytes(device->uuid.data, device->uuid.len, &uuid) == 0)
+        (void) uuid_format_device(name, &uuid, device->mig);
+    (void) fprintf(view->to, "host tier of %s: %s of memory, %s of a disk in %s%s%s\n", name,
+        size_format(memory, device->tier_bytes - device->tier_disk_bytes),
+        size_format(disk, device->tier_disk_bytes), path,
+        failure[0] != '\0' ? ", which is out of use: " : "", failure);
+    return 0;
 }
 
 static void device_add(struct table *table, const Gmb__DeviceStatus *device)
@@ -47,7 +73,7 @@ static void device_add(struct table *table, const Gmb__DeviceStatus *device)
     table_size(table, STYLE_ALARM, device->orphaned_bytes);
     table_size(table, STYLE_WARNING, device->unaccounted_bytes);
     table_size(table, STYLE_PLAIN, device->free_bytes);
-    tier_cell(table, device);
+    tier_cells(table, device);
     table_cell(table, device->healthy ? STYLE_GOOD : STYLE_ALARM,
         device->failure[0] != '\0' ? "failed"
         : device->draining         ? "draining"
@@ -61,6 +87,7 @@ int view_status(const struct view *view, const Gmb__Status *status)
         table_new(device_headings, ARRAY_SIZE(device_headings));
     _cleanup_free_ char *version = terminal_text(status->version);
     char uptime[DURATION_TEXT_MAX];
+    int r;
 
     if (version == NULL)
         return -ENOMEM;
@@ -74,7 +101,12 @@ int view_status(const struct view *view, const Gmb__Status *status)
         status->granted_total, status->refused_total, status->timed_out_total);
     for (size_t i = 0; table != NULL && i < status->n_devices; i++)
         device_add(table, status->devices[i]);
-    return table_print(table, view->to, view->colour);
+    r = table_print(table, view->to, view->colour);
+    for (size_t i = 0; r == 0 && i < status->n_devices; i++) {
+        if (status->devices[i]->tier_path[0] != '\0')
+            r = disk_line(view, status->devices[i]);
+    }
+    return r;
 }
 
 int view_changed(const struct view *view, const char *tenant, const Gmb__TenantChanged *changed)

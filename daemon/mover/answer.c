@@ -41,7 +41,10 @@ int answer_task(struct conn *conn, const struct task *task)
     uint32_t damaged[JOB_COPIES_MAX];
 
     if (task->result < 0)
-        return answer_plain(conn, job->id, GMB__MOVER_RESULT__MOVER_RESULT_GPU, task->error.text);
+        return answer_plain(conn, job->id,
+            task->disk_failed ? GMB__MOVER_RESULT__MOVER_RESULT_DISK
+                              : GMB__MOVER_RESULT__MOVER_RESULT_GPU,
+            task->error.text);
     gmb__mover_done__init(&done);
     done.id = job->id;
     done.result = GMB__MOVER_RESULT__MOVER_RESULT_OK;

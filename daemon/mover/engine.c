@@ -56,6 +56,7 @@ static void task_run(const struct engine *engine, struct lane *lane, struct task
     task->result = device_enter(engine->device, &task->error);
     if (task->result == 0)
         task->result = lane_run(lane, task->job, addresses, task->sums, &task->error);
+    task->disk_failed = task->result == -EREMOTEIO;
     task->poisoned = task->result < 0 && !device_usable(engine->device, task->result);
 }
 

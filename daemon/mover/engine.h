@@ -22,6 +22,7 @@ struct task {
     struct import *imports[JOB_CHUNKS_MAX]; /* in use until the task is freed by its owner */
     int result;                             /* 0 or the driver's -errno */
     bool poisoned;                          /* nothing works in this process any more */
+    bool disk_failed;                       /* the driver didn't: error.text is of the disk */
     struct gpu_error error;
     uint64_t sums[]; /* job->copy_count */
 };

@@ -4,12 +4,15 @@
  * RESTORE is one launch too: slots are summed on their way to their pages, so that the bus is
  * crossed once. Nobody may look at a page until the job is answered; what turns out not to be what
  * was evicted is wiped before that.
+ *
+ * What lies on the disk goes by way of page-locked memory, a slab's worth at a time.
  */
 #include "daemon/mover/lane.h"
 
 #include <errno.h>
 #include <string.h>
 
+#include "daemon/mover/bounce.h"
 #include "kernels/pages.h"
 
 /* What a launch is told and what it answers: the same on device and host. */
@@ -31,6 +34,14 @@ struct lane {
     CUevent done;
     struct tables *host; /* page-locked */
     uint64_t memory;     /* struct tables on the device */
+    struct bounce bounce;
+};
+
+/* Copies of a job that are done at once: all in memory, or all on the disk. */
+struct batch {
+    struct bounce_span span;
+    const uint64_t *addresses; /* of the job's chunks */
+    bool disk;
 };
 
 int lane_new(const struct device *device, struct slabs *slabs, uint64_t memory, struct lane **ret,
@@ -69,6 +80,7 @@ struct lane *lane_free(struct lane *lane)
 {
     if (lane == NULL)
         return NULL;
+    bounce_close(&lane->bounce, lane->device);
     if (lane->host != NULL)
         (void) lane->device->cuda->mem_free_host(lane->host);
     if (lane->done != NULL)
@@ -129,7 +141,7 @@ static int lane_finish(struct lane *lane, size_t sums, struct gpu_error *error)
     return r;
 }
 
-static struct page_batch batch_make(const struct lane *lane, uint64_t count, uint64_t page_bytes)
+static struct page_batch table_batch(const struct lane *lane, uint64_t count, uint64_t page_bytes)
 {
     return (struct page_batch){
         .table = lane->memory + offsetof(struct tables, moves),
@@ -139,15 +151,16 @@ static struct page_batch batch_make(const struct lane *lane, uint64_t count, uin
     };
 }
 
-/* The launch that does a job: gather or scatter, as the bytes are or quantized. */
-static int job_launch(struct lane *lane, const struct job *job, struct gpu_error *error)
+/* The launch that does `count` copies: gather or scatter, as the bytes are or quantized. */
+static int batch_launch(
+    struct lane *lane, const struct job *job, uint32_t count, struct gpu_error *error)
 {
     const struct device *device = lane->device;
-    struct page_batch batch = batch_make(lane, job->copy_count, job->page_bytes);
+    struct page_batch batch = table_batch(lane, count, job->page_bytes);
     struct page_copy_args copy = {batch};
     struct page_quantize_args quantize = {batch, job->element, job->format};
     struct page_dequantize_args dequantize = {batch, job->element, job->format};
-    uint64_t blocks = page_units(job->copy_count, job->page_bytes);
+    uint64_t blocks = page_units(count, job->page_bytes);
 
     if (job->format == PAGE_FORMAT_RAW)
         return launch(lane, device->copy, blocks, &copy, "page_copy", error);
@@ -158,49 +171,113 @@ static int job_launch(struct lane *lane, const struct job *job, struct gpu_error
 
 /* ------------------------------------------------------------------ jobs */
 
-static int copy(
-    struct lane *lane, const struct job *job, const uint64_t *addresses, struct gpu_error *error)
+static bool is_evict(const struct job *job)
 {
-    bool evict = job->kind == GMB__MOVER_JOB_KIND__MOVER_JOB_EVICT;
+    return job->kind == GMB__MOVER_JOB_KIND__MOVER_JOB_EVICT;
+}
+
+/* The next ones from `first` on. */
+static struct batch batch_next(
+    const struct lane *lane, const struct job *job, const uint64_t *addresses, uint32_t first)
+{
+    bool disk = slabs_on_disk(lane->slabs, job->copies[first].tier_offset);
+    uint64_t most = disk ? slabs_slab_bytes(lane->slabs) / job->slot_bytes : JOB_COPIES_MAX;
+    uint32_t count = 1;
+
+    while (count < most && first + count < job->copy_count &&
+           slabs_on_disk(lane->slabs, job->copies[first + count].tier_offset) == disk)
+        count++;
+    return (struct batch){
+        .span = {.job = job, .first = first, .count = count},
+        .addresses = addresses,
+        .disk = disk,
+    };
+}
+
+static int batch_copy(struct lane *lane, const struct batch *batch, struct gpu_error *error)
+{
+    const struct job *job = batch->span.job;
+    bool evict = is_evict(job);
     int r = 0;
 
-    for (uint32_t i = 0; r == 0 && i < job->copy_count; i++) {
-        const struct job_copy *copy = &job->copies[i];
-        uint64_t page = addresses[copy->chunk] + copy->chunk_offset, slot = 0;
+    for (uint32_t i = 0; r == 0 && i < batch->span.count; i++) {
+        const struct job_copy *copy = &job->copies[batch->span.first + i];
+        uint64_t page = batch->addresses[copy->chunk] + copy->chunk_offset;
+        uint64_t slot = lane->bounce.address + i * job->slot_bytes;
 
-        r = slabs_address(lane->slabs, copy->tier_offset, &slot, error);
+        if (!batch->disk)
+            r = slabs_address(lane->slabs, copy->tier_offset, &slot, error);
         lane->host->moves[i] = (struct page_move){
             .src = evict ? page : slot,
             .dst = evict ? slot : page,
         };
     }
     if (r == 0)
-        r = tables_send(lane, job->copy_count, error);
+        r = tables_send(lane, batch->span.count, error);
     if (r == 0)
-        r = job_launch(lane, job, error);
+        r = batch_launch(lane, job, batch->span.count, error);
     return r;
 }
 
 /* Zeroes the pages whose slots weren't intact. */
-static int damaged_wipe(struct lane *lane, const struct job *job, struct gpu_error *error)
+static int damaged_wipe(struct lane *lane, const struct batch *batch, struct gpu_error *error)
 {
+    const struct job *job = batch->span.job;
     struct page_scrub_args arguments;
     struct page_move *moves = lane->host->moves;
     size_t count = 0;
     int r;
 
-    for (uint32_t i = 0; i < job->copy_count; i++) {
-        if (lane->host->sums[i] != job->copies[i].checksum)
+    for (uint32_t i = 0; i < batch->span.count; i++) {
+        if (lane->host->sums[i] != job->copies[batch->span.first + i].checksum)
             moves[count++] = moves[i];
     }
     if (count == 0)
         return 0;
     r = tables_send(lane, count, error);
-    arguments.batch = batch_make(lane, count, job->page_bytes);
+    arguments.batch = table_batch(lane, count, job->page_bytes);
     if (r == 0)
         r = launch(lane, lane->device->scrub, page_units(count, job->page_bytes), &arguments,
             "page_scrub", error);
     return r == 0 ? lane_finish(lane, 0, error) : r;
+}
+
+static int batch_run(
+    struct lane *lane, const struct batch *batch, uint64_t *ret_sums, struct gpu_error *error)
+{
+    bool evict = is_evict(batch->span.job);
+    int r = 0, end;
+
+    if (batch->disk)
+        r = bounce_need(&lane->bounce, lane->device, lane->slabs, error);
+    if (r == 0 && batch->disk && !evict)
+        r = bounce_read(&lane->bounce, lane->slabs, &batch->span, error);
+    if (r == 0)
+        r = batch_copy(lane, batch, error);
+    /* Also after a failure: what was launched before it still uses chunks and tables. */
+    end = lane_finish(lane, r == 0 ? batch->span.count : 0, r == 0 ? error : NULL);
+    if (r == 0)
+        r = end;
+    if (r < 0)
+        return r;
+    memcpy(ret_sums, lane->host->sums, batch->span.count * sizeof(uint64_t));
+    if (!evict)
+        return damaged_wipe(lane, batch, error);
+    return batch->disk ? bounce_write(&lane->bounce, lane->slabs, &batch->span, error) : 0;
+}
+
+static int copy(struct lane *lane, const struct job *job, const uint64_t *addresses,
+    uint64_t *ret_sums, struct gpu_error *error)
+{
+    int r = 0;
+
+    for (uint32_t first = 0; r == 0 && first < job->copy_count;) {
+        struct batch batch = batch_next(lane, job, addresses, first);
+
+        r = batch_run(lane, &batch, ret_sums + first, error);
+        first += batch.span.count;
+    }
+    return r;
 }
 
 static int scrub(
@@ -221,16 +298,9 @@ int lane_run(struct lane *lane, const struct job *job, const uint64_t *addresses
 {
     int r, end;
 
-    if (job->kind == GMB__MOVER_JOB_KIND__MOVER_JOB_SCRUB)
-        r = scrub(lane, job, addresses, error);
-    else
-        r = copy(lane, job, addresses, error);
-    /* Also after a failure: what was launched before it still uses chunks and tables. */
-    end = lane_finish(lane, r == 0 ? job->copy_count : 0, r == 0 ? error : NULL);
-    if (r == 0)
-        r = end;
-    if (r < 0 || job->copy_count == 0)
-        return r;
-    memcpy(ret_sums, lane->host->sums, job->copy_count * sizeof(uint64_t));
-    return job->kind == GMB__MOVER_JOB_KIND__MOVER_JOB_RESTORE ? damaged_wipe(lane, job, error) : 0;
+    if (job->kind != GMB__MOVER_JOB_KIND__MOVER_JOB_SCRUB)
+        return copy(lane, job, addresses, ret_sums, error);
+    r = scrub(lane, job, addresses, error);
+    end = lane_finish(lane, 0, r == 0 ? error : NULL);
+    return r == 0 ? end : r;
 }

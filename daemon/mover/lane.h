@@ -23,7 +23,8 @@ struct lane *lane_free(struct lane *lane);
  * Does the job (EVICT, RESTORE or SCRUB) and waits for it. `addresses`: where each of its chunks is
  * mapped. `ret_sums` (copy_count; NULL for SCRUB) are the checksums of the slots' bytes as they
  * were written or found; after a RESTORE, pages whose sum isn't the expected one are zero.
- * The driver's errors; the lane may be used again unless the device isn't usable.
+ * The driver's errors, and -EREMOTEIO of the disk's; the lane may be used again unless the device
+ * isn't usable.
  */
 int lane_run(struct lane *lane, const struct job *job, const uint64_t *addresses,
     uint64_t *ret_sums, struct gpu_error *error) _must_check_;

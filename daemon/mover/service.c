@@ -274,13 +274,19 @@ static Gmb__MoverExit service_loop(struct service *service)
 }
 
 static int service_open(struct service *service, enum gpu_driver driver,
-    const Gmb__MoverHello *hello, int tier_fd, struct gpu_error *error)
+    const Gmb__MoverHello *hello, const struct fdset *fds, struct gpu_error *error)
 {
+    const struct slabs_files files = {
+        .tier_bytes = hello->tier_bytes,
+        .disk_bytes = hello->disk_bytes,
+        .slab_bytes = hello->slab_bytes,
+        .tier_fd = fds->fds[0],
+        .disk_fd = hello->disk_bytes > 0 ? fds->fds[1] : -1,
+    };
     int r = device_open(driver, hello->device.data, &service->device, error);
 
     if (r == 0)
-        r = slabs_new(
-            &service->device, tier_fd, hello->tier_bytes, hello->slab_bytes, &service->slabs);
+        r = slabs_new(&service->device, &files, &service->slabs);
     if (r == 0)
         r = imports_new(&service->device, &service->imports);
     if (r == 0)
@@ -313,7 +319,7 @@ static Gmb__MoverExit service_greet(struct service *service, enum gpu_driver dri
     if (message->body_case != GMB__MOVER_MESSAGE__BODY_HELLO) {
         status = status_from_errno(-EBADMSG);
     } else {
-        r = service_open(service, driver, message->hello, fds.fds[0], &error);
+        r = service_open(service, driver, message->hello, &fds, &error);
         if (r < 0) {
             log_error("not ready: %s", error.text[0] != '\0' ? error.text : strerror(-r));
             status = error.code == CUDA_ERROR_OUT_OF_MEMORY ? GMB__MOVER_EXIT__MOVER_EXIT_MEMORY

@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 
@@ -11,8 +13,9 @@ struct slabs {
     const struct device *device;
     pthread_mutex_t mutex;
     char *base;
-    uint64_t tier_bytes, slab_bytes, count;
-    uint64_t addresses[]; /* on the device; 0: not locked yet */
+    int disk_fd;
+    uint64_t memory_bytes, slab_bytes, count; /* `count`: of memory */
+    uint64_t addresses[];                     /* on the device; 0: not locked yet */
 };
 
 static int file_check(int fd, uint64_t bytes)
@@ -28,38 +31,60 @@ static int file_check(int fd, uint64_t bytes)
     return 0;
 }
 
-int slabs_new(const struct device *device, int tier_fd, uint64_t tier_bytes, uint64_t slab_bytes,
-    struct slabs **ret)
+static int memory_map(struct slabs *slabs, int tier_fd)
 {
+    void *base;
+
+    if (slabs->memory_bytes == 0)
+        return 0;
+    base = mmap(
+        NULL, slabs->memory_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, tier_fd, 0);
+    if (base == MAP_FAILED)
+        return -errno;
+    slabs->base = base;
+    /* Advice: where huge pages of shared memory are off, small ones do. */
+    (void) madvise(slabs->base, slabs->memory_bytes, MADV_HUGEPAGE);
+    return 0;
+}
+
+static int disk_hold(struct slabs *slabs, const struct slabs_files *files)
+{
+    if (files->disk_bytes == 0)
+        return 0;
+    slabs->disk_fd = fcntl(files->disk_fd, F_DUPFD_CLOEXEC, 0);
+    return slabs->disk_fd < 0 ? -errno : 0;
+}
+
+int slabs_new(const struct device *device, const struct slabs_files *files, struct slabs **ret)
+{
+    uint64_t slab_bytes = files->slab_bytes, memory_bytes, count;
     struct slabs *slabs;
-    uint64_t count;
     int r;
 
-    if (slab_bytes == 0 || slab_bytes % 4096 != 0 || tier_bytes % slab_bytes != 0)
+    if (slab_bytes == 0 || slab_bytes % 4096 != 0 || files->tier_bytes % slab_bytes != 0 ||
+        files->disk_bytes % slab_bytes != 0 || files->disk_bytes > files->tier_bytes)
         return -EINVAL;
-    r = file_check(tier_fd, tier_bytes);
+    memory_bytes = files->tier_bytes - files->disk_bytes;
+    r = file_check(files->tier_fd, memory_bytes);
     if (r < 0)
         return r;
-    count = tier_bytes / slab_bytes;
+    count = memory_bytes / slab_bytes;
     slabs = calloc(1, sizeof(*slabs) + count * sizeof(slabs->addresses[0]));
     if (slabs == NULL)
         return -ENOMEM;
     slabs->device = device;
-    slabs->tier_bytes = tier_bytes;
+    slabs->disk_fd = -1;
+    slabs->memory_bytes = memory_bytes;
     slabs->slab_bytes = slab_bytes;
     slabs->count = count;
-    slabs->base = tier_bytes == 0 ? NULL
-                                  : mmap(NULL, tier_bytes, PROT_READ | PROT_WRITE,
-                                        MAP_SHARED | MAP_NORESERVE, tier_fd, 0);
-    if (slabs->base == MAP_FAILED) {
-        r = -errno;
-        free(slabs);
+    (void) pthread_mutex_init(&slabs->mutex, NULL);
+    r = memory_map(slabs, files->tier_fd);
+    if (r == 0)
+        r = disk_hold(slabs, files);
+    if (r < 0) {
+        slabs_free(slabs);
         return r;
     }
-    /* Advice: where huge pages of shared memory are off, small ones do. */
-    if (tier_bytes > 0)
-        (void) madvise(slabs->base, tier_bytes, MADV_HUGEPAGE);
-    (void) pthread_mutex_init(&slabs->mutex, NULL);
     *ret = slabs;
     return 0;
 }
@@ -73,7 +98,8 @@ struct slabs *slabs_free(struct slabs *slabs)
             (void) slabs->device->cuda->mem_host_unregister(slabs->base + i * slabs->slab_bytes);
     }
     if (slabs->base != NULL)
-        (void) munmap(slabs->base, slabs->tier_bytes);
+        (void) munmap(slabs->base, slabs->memory_bytes);
+    close_fd(&slabs->disk_fd);
     (void) pthread_mutex_destroy(&slabs->mutex);
     free(slabs);
     return NULL;
@@ -115,4 +141,63 @@ int slabs_address(
         *ret_address = slabs->addresses[slab] + offset % slabs->slab_bytes;
     (void) pthread_mutex_unlock(&slabs->mutex);
     return r;
+}
+
+/* ------------------------------------------------------------------ the disk */
+
+uint64_t slabs_slab_bytes(const struct slabs *slabs)
+{
+    return slabs->slab_bytes;
+}
+
+bool slabs_on_disk(const struct slabs *slabs, uint64_t offset)
+{
+    return offset >= slabs->memory_bytes;
+}
+
+static int disk_error(struct gpu_error *error, const char *what, int number)
+{
+    error->code = 0;
+    (void) snprintf(error->text, sizeof(error->text), "%s: %s", what, strerror(number));
+    return -EREMOTEIO;
+}
+
+int slabs_disk_read(
+    struct slabs *slabs, uint64_t offset, void *to, uint64_t bytes, struct gpu_error *error)
+{
+    uint64_t at = offset - slabs->memory_bytes;
+
+    for (uint64_t done = 0; done < bytes;) {
+        ssize_t n = pread(slabs->disk_fd, (char *) to + done, bytes - done, (off_t) (at + done));
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return disk_error(error, "pread", n < 0 ? errno : ENODATA);
+        done += (uint64_t) n;
+    }
+    return 0;
+}
+
+int slabs_disk_write(
+    struct slabs *slabs, uint64_t offset, const void *from, uint64_t bytes, struct gpu_error *error)
+{
+    uint64_t at = offset - slabs->memory_bytes;
+
+    for (uint64_t done = 0; done < bytes;) {
+        ssize_t n =
+            pwrite(slabs->disk_fd, (const char *) from + done, bytes - done, (off_t) (at + done));
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return disk_error(error, "pwrite", n < 0 ? errno : EIO);
+        done += (uint64_t) n;
+    }
+    /* The bytes alone: the file needs no name nor a length after a crash. An error that the disk
+     * has with them is told here or never. */
+    if (sync_file_range(slabs->disk_fd, (off_t) at, (off_t) bytes,
+            SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER) < 0)
+        return disk_error(error, "sync_file_range", errno);
+    return 0;
 }

@@ -189,7 +189,7 @@ static void world_begin(
     world->broker.clock = &fake_clock;
     world->broker.base = event_base_new();
     FUZZ_CHECK(world->broker.base != NULL);
-    FUZZ_CHECK(hosting_new(&world->broker, 0, 0, &world->hosting) == 0);
+    FUZZ_CHECK(hosting_new(&world->broker, 0, NULL, &world->hosting) == 0);
     world->broker.hosting[0] = world->hosting;
     world->client = (struct client){.id = 7, .broker = &world->broker, .session = &nobody};
     list_init(&world->broker.observers);
@@ -347,7 +347,7 @@ static void step(struct world *world, uint8_t what, uint32_t target, uint64_t va
     case 2:
         arena_slots_sweep(chunk);
         world->hosting->drop_budget = (uint32_t) value & 0xff;
-        (void) arena_slots_drop(world->arena);
+        (void) arena_slots_drop(world->arena, true);
         break;
     case 3:
         pages_use(&world->pool, target, value);

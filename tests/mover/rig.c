@@ -5,6 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "daemon/tier_disk.h"
+#include "tests/unit/scratch.h"
+
 #define PATIENCE_NS (60 * NSEC_PER_SEC)
 
 static int on_export(void *data, uint32_t number, uint32_t generation, int *ret_fd)
@@ -51,6 +54,19 @@ static void on_wanted(void *data, uint64_t bytes)
     rig->wanted_count++;
 }
 
+static int disk_make(const struct rig *rig)
+{
+    char dir[SCRATCH_PATH_BYTES], reason[TIER_DISK_TEXT];
+    int fd;
+
+    if (rig->disk_bytes == 0)
+        return -1;
+    ck_assert_int_eq(scratch_make(dir), 0);
+    ck_assert_msg(tier_disk_open(dir, rig->disk_bytes, &fd, reason) == 0, "%s", reason);
+    ck_assert_int_eq(scratch_remove(dir), 0);
+    return fd;
+}
+
 void rig_open(
     struct rig *rig, uint64_t tier_bytes_wanted, const uint8_t uuid[16], const char *program)
 {
@@ -69,7 +85,9 @@ void rig_open(
     rig->options.program = program;
     rig->base = event_base_new();
     ck_assert_ptr_nonnull(rig->base);
-    ck_assert_int_eq(tier_new(tier_bytes_wanted, TIER_SLAB_BYTES, &rig->tier), 0);
+    ck_assert_int_eq(tier_new_consume(tier_bytes_wanted, TIER_SLAB_BYTES, disk_make(rig),
+                         rig->disk_bytes, &rig->tier),
+        0);
     ck_assert_int_eq(mover_control_new(rig->base, &clock_monotonic, rig->tier, uuid, &rig->options,
                          &handler, &rig->control),
         0);

@@ -24,6 +24,7 @@ struct rig {
     struct tier *tier;
     struct mover_control *control;
     struct mover_options options;
+    uint64_t disk_bytes; /* of the tier, in a scratch folder; 0: none */
     void *chunk_data;
     int (*chunk_fd)(void *data, uint32_t number, uint32_t generation, int *ret_fd);
     struct rig_result results[RIG_JOBS]; /* by the job's owner */

@@ -1,4 +1,5 @@
 /* The real mover on the simulated device: what it evicts comes back byte for byte. */
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -21,15 +22,22 @@ struct scene {
 
 static struct scene scene;
 
-static void scene_open(size_t chunks, uint64_t chunk_bytes, uint64_t slot_bytes)
+static void scene_open_on(size_t chunks, uint64_t chunk_bytes, uint64_t slot_bytes,
+    uint64_t memory_bytes, uint64_t disk_bytes)
 {
     bed_open(&scene.bed, 256 * MIB);
     bed_chunks(&scene.bed, chunks, chunk_bytes);
     scene.rig.chunk_data = &scene.bed;
     scene.rig.chunk_fd = bed_chunk_fd;
-    rig_open(&scene.rig, 128 * MIB, scene.bed.uuid, NULL);
+    scene.rig.disk_bytes = disk_bytes;
+    rig_open(&scene.rig, memory_bytes, scene.bed.uuid, NULL);
     scene.account.max_bytes = UINT64_MAX;
     ck_assert_int_eq(tier_space_new(scene.rig.tier, &scene.account, slot_bytes, &scene.space), 0);
+}
+
+static void scene_open(size_t chunks, uint64_t chunk_bytes, uint64_t slot_bytes)
+{
+    scene_open_on(chunks, chunk_bytes, slot_bytes, 128 * MIB, 0);
 }
 
 static void scene_close(void)
@@ -59,11 +67,16 @@ static size_t pages_list(struct mover_copy *copies, size_t chunk, uint64_t page_
     return count;
 }
 
+static const uint64_t sizes[] = {16, 48, 1024, 4096, 16384, 65536 + 16, 655360, 2 * MIB};
+
+/* In memory, and on the disk alone. */
+static const uint64_t memory_sizes[] = {128 * MIB, 0};
+
 START_TEST(pages_of_any_size_come_back_as_they_were)
 {
-    static const uint64_t sizes[] = {16, 48, 1024, 4096, 16384, 65536 + 16, 655360, 2 * MIB};
     struct mover_copy copies[MOVER_JOB_COPIES];
-    uint64_t page_bytes = sizes[_i];
+    uint64_t page_bytes = sizes[(size_t) _i / ARRAY_SIZE(memory_sizes)];
+    uint64_t memory_bytes = memory_sizes[(size_t) _i % ARRAY_SIZE(memory_sizes)];
     struct mover_chunk chunk;
     struct mover_job job = {.kind = MOVER_EVICT,
         .page_bytes = page_bytes,
@@ -71,7 +84,7 @@ START_TEST(pages_of_any_size_come_back_as_they_were)
         .chunks = &chunk,
         .copies = copies};
 
-    scene_open(1, CHUNK, page_bytes);
+    scene_open_on(1, CHUNK, page_bytes, memory_bytes, 64 * MIB);
     chunks_list(&chunk, 1);
     bed_fill(&scene.bed, 0, 1);
     job.copy_count = pages_list(copies, 0, page_bytes);
@@ -283,6 +296,83 @@ START_TEST(a_damaged_slot_is_told_and_its_page_wiped)
 }
 END_TEST
 
+/* ------------------------------------------------------------------ the disk */
+
+#define DISK_PAGE (UINT64_C(48) << 10) /* 42 to a chunk, 682 to a slab: no job ends with a slab */
+
+/* Whole pages: what is left at the end of a chunk isn't moved. */
+static void disk_pages_spoil(void)
+{
+    for (size_t i = 0; i < scene.bed.chunk_count; i++)
+        memset(bed_bytes(&scene.bed, i), 0xee, CHUNK / DISK_PAGE * DISK_PAGE);
+}
+
+START_TEST(jobs_may_lie_in_memory_and_on_the_disk)
+{
+    scene_open_on(24, CHUNK, DISK_PAGE, 32 * MIB, 32 * MIB);
+    all_fill();
+    all_evict(0, DISK_PAGE);
+    rig_wait(&scene.rig, 24);
+    ck_assert_uint_gt(tier_stats(scene.rig.tier).disk_slab_bytes, 0);
+    disk_pages_spoil();
+    all_restore(24, 0, DISK_PAGE);
+    rig_wait(&scene.rig, 48);
+    for (size_t i = 0; i < 24; i++)
+        ck_assert_msg(bed_filled(&scene.bed, i, i + 1), "chunk %zu", i);
+    scene_close();
+}
+END_TEST
+
+START_TEST(what_the_disk_spoils_is_told_and_its_page_wiped)
+{
+    struct mover_copy *copies;
+    char byte;
+    int fd;
+
+    scene_open_on(1, CHUNK, DISK_PAGE, 0, 32 * MIB);
+    all_fill();
+    all_evict(0, DISK_PAGE);
+    rig_wait(&scene.rig, 1);
+    copies = scene.rig.results[0].copies;
+    fd = tier_disk_fd(scene.rig.tier);
+    ck_assert_int_eq(pread(fd, &byte, 1, (off_t) copies[5].tier_offset), 1);
+    byte = (char) ~byte;
+    ck_assert_int_eq(pwrite(fd, &byte, 1, (off_t) copies[5].tier_offset), 1);
+    disk_pages_spoil();
+    all_restore(1, 0, DISK_PAGE);
+    rig_wait(&scene.rig, 2);
+    ck_assert_int_eq(scene.rig.results[1].error, 0);
+    for (size_t i = 0; i < scene.rig.results[1].copy_count; i++)
+        ck_assert_int_eq(scene.rig.results[1].copies[i].damaged, i == 5);
+    for (uint64_t i = 0; i < DISK_PAGE; i++)
+        ck_assert_uint_eq(bed_bytes(&scene.bed, 0)[5 * DISK_PAGE + i], 0);
+    scene_close();
+}
+END_TEST
+
+START_TEST(a_file_that_is_cut_short_is_an_error_and_kills_nobody)
+{
+    int fd;
+
+    scene_open_on(2, CHUNK, DISK_PAGE, 0, 32 * MIB);
+    all_fill();
+    all_evict(0, DISK_PAGE);
+    rig_wait(&scene.rig, 2);
+    fd = tier_disk_fd(scene.rig.tier);
+    ck_assert_int_eq(ftruncate(fd, (off_t) CHUNK), 0);
+    disk_pages_spoil();
+    all_restore(2, 0, DISK_PAGE);
+    rig_wait(&scene.rig, 4);
+    ck_assert_int_eq(scene.rig.results[2].error, 0);
+    ck_assert(bed_filled(&scene.bed, 0, 1));
+    ck_assert_int_eq(scene.rig.results[3].error, -EREMOTEIO);
+    ck_assert_ptr_nonnull(strstr(scene.rig.results[3].text, "pread"));
+    ck_assert_uint_eq(rig_stats(&scene.rig).deaths, 0);
+    ck_assert_uint_eq(rig_stats(&scene.rig).jobs_repeated, 0);
+    scene_close();
+}
+END_TEST
+
 START_TEST(a_quantized_page_comes_back_about_as_it_was)
 {
     const uint64_t page_bytes = 4096;
@@ -410,6 +500,8 @@ int main(void)
     const TTest *const tests[] = {a_mover_killed_in_the_middle_loses_no_page,
         a_sticky_error_costs_a_mover_and_no_work, an_error_that_passes_costs_no_mover,
         a_mover_that_stands_still_is_replaced, a_damaged_slot_is_told_and_its_page_wiped,
+        jobs_may_lie_in_memory_and_on_the_disk, what_the_disk_spoils_is_told_and_its_page_wiped,
+        a_file_that_is_cut_short_is_an_error_and_kills_nobody,
         a_quantized_page_comes_back_about_as_it_was, scrubbed_chunks_are_zero_and_others_untouched,
         a_forgotten_chunk_holds_no_memory, the_context_is_the_movers_and_the_user_is_nobody};
     Suite *suite = suite_create("mover");
@@ -420,7 +512,8 @@ int main(void)
     tcase_set_timeout(tcase, 120);
     for (size_t i = 0; i < ARRAY_SIZE(tests); i++)
         tcase_add_test(tcase, tests[i]);
-    tcase_add_loop_test(tcase, pages_of_any_size_come_back_as_they_were, 0, 8);
+    tcase_add_loop_test(tcase, pages_of_any_size_come_back_as_they_were, 0,
+        (int) (ARRAY_SIZE(sizes) * ARRAY_SIZE(memory_sizes)));
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

@@ -1,10 +1,13 @@
 /* The host tier's books: slots, slabs and accounts, at their bounds. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 
 #include "daemon/tier.h"
+#include "daemon/tier_disk.h"
 #include "daemon/tier_slots.h"
 #include "tests/unit/unit.h"
 
@@ -251,9 +254,119 @@ START_TEST(trimming_gives_the_memory_of_free_slabs_back_alone)
 }
 END_TEST
 
+/* ------------------------------------------------------------------ the disk */
+
+static struct tier *tier_make_with_disk(uint64_t slabs, uint64_t disk_slabs)
+{
+    int fd = memfd_create("disk", MFD_CLOEXEC);
+    struct tier *tier;
+
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(tier_new_consume(slabs * SLAB, SLAB, fd, disk_slabs * SLAB, &tier), 0);
+    return tier;
+}
+
+START_TEST(memory_is_taken_before_the_disk)
+{
+    struct tier_account account = {.max_bytes = UINT64_MAX};
+    struct tier *tier = tier_make_with_disk(1, 2);
+    struct tier_space *space = space_make(tier, &account, SLAB / 2);
+    struct tier_stats stats;
+    uint64_t offset;
+
+    ck_assert_uint_eq(tier_bytes(tier), 3 * SLAB);
+    ck_assert_int_eq(tier_backing(tier, SLAB - 1), TIER_MEMORY);
+    ck_assert_int_eq(tier_backing(tier, SLAB), TIER_DISK);
+    ck_assert_uint_eq(tier_space_room(space), 6);
+    for (uint64_t i = 0; i < 5; i++)
+        ck_assert_uint_eq(slot_make(space), i * SLAB / 2);
+    stats = tier_stats(tier);
+    ck_assert_uint_eq(stats.disk_bytes, 2 * SLAB);
+    ck_assert_uint_eq(stats.disk_slab_bytes, 2 * SLAB);
+    ck_assert_uint_eq(stats.slab_bytes, 3 * SLAB);
+    ck_assert_uint_eq(stats.free_bytes, 0);
+    ck_assert_uint_eq(tier_space_begun(space), 1);
+    /* What gets free in memory is used before the disk's last slot. */
+    ck_assert_int_eq(tier_slot_free(space, SLAB / 2), 0);
+    ck_assert_uint_eq(slot_make(space), SLAB / 2);
+    ck_assert_uint_eq(slot_make(space), 5 * SLAB / 2);
+    ck_assert_int_eq(tier_slot_alloc(space, &offset), TIER_FULL);
+    /* Its room stays reserved. */
+    ck_assert_int_eq(tier_slot_free(space, SLAB), 0);
+    ck_assert_int_eq(tier_slot_free(space, SLAB + SLAB / 2), 0);
+    ck_assert_int_eq(tier_trim(tier, 9), 0);
+    tier_space_free(space);
+    ck_assert_int_eq(tier_trim(tier, 9), 1);
+    ck_assert_uint_eq(account.charged_bytes, 0);
+    tier_free(tier);
+}
+END_TEST
+
+START_TEST(a_suspended_disk_gives_nothing_and_keeps_what_it_has)
+{
+    struct tier_account account = {.max_bytes = 2 * SLAB};
+    struct tier *tier = tier_make_with_disk(1, 2);
+    struct tier_space *space = space_make(tier, &account, SLAB / 2);
+    uint64_t offset;
+
+    for (size_t i = 0; i < 3; i++)
+        (void) slot_make(space);
+    tier_disk_suspend(tier, true);
+    ck_assert(tier_disk_suspended(tier));
+    ck_assert_uint_eq(tier_space_room(space), 0);
+    ck_assert_uint_eq(tier_stats(tier).free_bytes, 0);
+    ck_assert_int_eq(tier_slot_alloc(space, &offset), TIER_FULL);
+    ck_assert_uint_eq(tier_space_slots(space), 3);
+    ck_assert_uint_eq(tier_space_charged(space), 2 * SLAB);
+    ck_assert_int_eq(tier_slot_free(space, 0), 0);
+    ck_assert_uint_eq(tier_space_room(space), 1);
+    ck_assert_uint_eq(slot_make(space), 0);
+    tier_disk_suspend(tier, false);
+    ck_assert_uint_eq(tier_space_room(space), 1);
+    ck_assert_uint_eq(slot_make(space), 3 * SLAB / 2);
+    ck_assert_int_eq(tier_slot_alloc(space, &offset), TIER_HOST_MAX);
+    tier_space_free(space);
+    tier_free(tier);
+}
+END_TEST
+
+START_TEST(the_file_on_the_disk_has_its_room_and_no_name)
+{
+    char dir[SCRATCH_PATH_BYTES], reason[TIER_DISK_TEXT];
+    size_t names = 0;
+    struct stat stat;
+    DIR *folder;
+    int fd;
+
+    ck_assert_int_eq(scratch_make(dir), 0);
+    ck_assert_int_eq(tier_disk_open(dir, 3 * SLAB, &fd, reason), 0);
+    ck_assert_int_eq(fstat(fd, &stat), 0);
+    ck_assert_int_eq(stat.st_size, 3 * SLAB);
+    ck_assert_uint_ge((uint64_t) stat.st_blocks * 512, 3 * SLAB);
+    ck_assert_uint_eq(stat.st_nlink, 0);
+    folder = opendir(dir);
+    ck_assert_ptr_nonnull(folder);
+    for (const struct dirent *entry; (entry = readdir(folder)) != NULL;)
+        names += entry->d_name[0] != '.';
+    (void) closedir(folder);
+    ck_assert_uint_eq(names, 0);
+    (void) close(fd);
+    /* Larger than any file. */
+    ck_assert_int_lt(tier_disk_open(dir, UINT64_MAX, &fd, reason), 0);
+    ck_assert_ptr_nonnull(strstr(reason, dir));
+    ck_assert_int_eq(scratch_remove(dir), 0);
+    ck_assert_int_eq(tier_disk_open(dir, SLAB, &fd, reason), -ENOENT);
+    ck_assert_ptr_nonnull(strstr(reason, dir));
+    ck_assert_int_eq(tier_disk_open("/proc", SLAB, &fd, reason), -EOPNOTSUPP);
+    ck_assert_ptr_nonnull(strstr(reason, "O_TMPFILE"));
+}
+END_TEST
+
 UNIT_MAIN("tier", slots_of_any_count_come_lowest_first_and_end, slots_are_one_to_the_maximum,
     the_file_is_sealed_and_whole_slabs_long, sizes_that_make_no_sense_are_refused,
     an_empty_tier_is_always_full, no_two_slots_overlap_and_none_crosses_a_slab,
     an_account_is_charged_by_the_slab, only_what_a_space_holds_can_be_freed,
     a_full_slab_opens_again_and_an_empty_one_goes_back,
-    trimming_gives_the_memory_of_free_slabs_back_alone)
+    trimming_gives_the_memory_of_free_slabs_back_alone, memory_is_taken_before_the_disk,
+    a_suspended_disk_gives_nothing_and_keeps_what_it_has,
+    the_file_on_the_disk_has_its_room_and_no_name)

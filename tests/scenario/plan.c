@@ -1,9 +1,10 @@
 /*
  * Runs one scenario of policies/reclaim.h: tenants and their chunks, a plan, what it must be.
  *
- *   tenant NAME used=SIZE [KEY=VALUE …]         priority weight min low high host ignores=1
- *   chunk NAME TENANT SIZE [KEY=VALUE …]        page=SIZE resident pinned recomputable idle=MS cost
- *                                               here=MS
+ *   tenant NAME used=SIZE [KEY=VALUE …]         priority weight min low high host
+ *                                               carrying=SIZE ignores=1
+ *   chunk NAME TENANT SIZE [KEY=VALUE …]        page=SIZE resident pinned recomputable
+ *                                               continued idle=MS cost here=MS
  *   plan SIZE [KEY=VALUE …]                     for=TENANT from=TENANT wanted=SIZE whole=1
  *                                               steps=N empty=1
  *   expect steps [CHUNK=REASON[*DROPPED] …]     all of them, in order; blanks of a reason as dashes
@@ -69,6 +70,7 @@ static void run_tenant(void)
         .low = value_size(2, "low", 0),
         .high = value_size(2, "high", UINT64_MAX),
         .host_left = value_size(2, "host", UINT64_MAX),
+        .host_carrying = value_size(2, "carrying", 0),
         .priority = (uint32_t) value_number(2, "priority", 100),
         .weight = (uint32_t) value_number(2, "weight", 100),
         .ignores_advice = value_number(2, "ignores", 0) != 0,
@@ -87,6 +89,7 @@ static void run_chunk(void)
         .resident = (uint32_t) value_number(4, "resident", 0),
         .pinned = (uint32_t) value_number(4, "pinned", 0),
         .recomputable = (uint32_t) value_number(4, "recomputable", 0),
+        .continued = (uint32_t) value_number(4, "continued", 0),
         .idle_ns = value_number(4, "idle", 0) * MS,
         .here_ns = value_number(4, "here", 3600000) * MS,
         .recompute_cost = (double) value_number(4, "cost", 0),

@@ -140,7 +140,10 @@ START_TEST(the_broker_keys_take_what_they_are_for)
     struct config *config = load_valid(
         "[Broker]\nClientSocket=/run/a\nControlSocket=/run/b\nControlGroup=0\nLogLevel=debug\n"
         "RecycleIdle=500ms\nVerifyWindow=1us\nOrphanGrace=24h\nObserveInterval=2min\n"
-        "CreateBackoff=1s\nPrefetch=64M\n");
+        "CreateBackoff=1s\nPrefetch=64M\n"
+        "HostTierPath=/tier\nHostTierDisk=3G\n");
+    ck_assert_str_eq(config->tier_path, "/tier");
+    ck_assert_uint_eq(config->tier_disk_bytes, 3 * GIB);
 
     ck_assert_str_eq(config->client_socket, "/run/a");
     ck_assert_uint_eq(config->options.recycle_idle_ns, 500000000);
@@ -160,6 +163,12 @@ START_TEST(the_broker_keys_take_what_they_are_for)
     refused("[Broker]\nControlGroup=no-such-group\n", 2);
     refused("[Broker]\nLogLevel=loud\n", 2);
     refused("[Broker]\nPrefetch=infinity\n", 2);
+    refused("[Broker]\nHostTierDisk=infinity\n", 2);
+    refused("[Broker]\nHostTierPath=tier\n", 2);
+    refused("[Broker]\nHostTierPath=/\xff\nHostTierDisk=1G\n", 2);
+    refused("[Broker]\nHostTierPath=/tier\n", 0);
+    refused("[Broker]\nHostTierPath=/tier\nHostTierDisk=0\n", 0);
+    refused("[Broker]\nHostTierDisk=1G\n", 0);
     refused("[Broker]\nLogLevel=info\nLogLevel=info\n", 3);
     refused("[Broker]\nLoglevel=info\n", 2);
 }

@@ -40,6 +40,40 @@ START_TEST(a_chain_goes_from_its_end)
 }
 END_TEST
 
+static void add_resident(uint32_t page, uint32_t parent, bool apart)
+{
+    const struct drop_page what = {
+        .generation = 7, .droppable = true, .resident = true, .apart = apart};
+
+    (void) drop_order_add(pages, COUNT, page, parent, &what);
+}
+
+START_TEST(what_lies_below_pages_on_the_device_carries_them)
+{
+    setup();
+    /* 0 ← 1 ← 2 (on the device, another chunk) ← 3 (there too), and 0 ← 4; parents come last. */
+    add_resident(3, 2, false);
+    add_resident(2, 1, true);
+    add(4, 0, true);
+    add(1, 0, true);
+    add(0, DROP_NONE, true);
+    ck_assert(pages[0].carries && pages[1].carries && pages[2].carries);
+    ck_assert(!pages[3].carries && !pages[4].carries);
+    ck_assert(pages[1].torn && !pages[0].torn && !pages[2].torn);
+    /* Parents first. */
+    setup();
+    add(0, DROP_NONE, true);
+    add(1, 0, true);
+    add_resident(2, 1, false);
+    ck_assert(pages[0].carries && pages[1].carries && !pages[2].carries && !pages[1].torn);
+    /* What lies elsewhere and not on the device tears nothing. */
+    setup();
+    (void) drop_order_add(
+        pages, COUNT, 1, 0, &(struct drop_page){.generation = 7, .droppable = true, .apart = true});
+    ck_assert(!pages[0].torn && !pages[0].carries);
+}
+END_TEST
+
 START_TEST(every_branch_goes_before_what_it_continues)
 {
     setup();
@@ -149,7 +183,8 @@ START_TEST(the_deepest_that_can_go_is_sorted_to_the_end)
 END_TEST
 
 UNIT_MAIN("policy_drop_order", a_chain_goes_from_its_end,
-    every_branch_goes_before_what_it_continues, what_must_stay_blocks_all_that_it_continues,
+    what_lies_below_pages_on_the_device_carries_them, every_branch_goes_before_what_it_continues,
+    what_must_stay_blocks_all_that_it_continues,
     one_that_could_not_be_dropped_keeps_its_line_and_no_other,
     pages_that_continue_each_other_are_never_dropped, unknown_pages_and_later_generations_stay,
     a_chain_of_as_many_steps_as_there_may_be_goes_and_a_longer_one_stays,
