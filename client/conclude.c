@@ -20,7 +20,8 @@ int conclude_enable(
     struct gpu_error error = {0};
     int r = session->gpu->ops->span_set_access(session->gpu, lease->device->gpu,
         lease->address + request->first_chunk * lease->chunk_bytes,
-        request->mapped_chunks * lease->chunk_bytes, GPU_ACCESS_READ_WRITE, &error);
+        request->mapped_chunks * lease->chunk_bytes,
+        lease->read_only ? GPU_ACCESS_READ : GPU_ACCESS_READ_WRITE, &error);
 
     return r == 0 ? 0 : outcome_set(outcome, GMB_E_GPU, "%s", error.text);
 }
@@ -34,7 +35,7 @@ static bool chunks_undo(struct gmb_session *session, const struct request *reque
 
     if (bytes > 0 && session->gpu->ops->span_unmap(session->gpu, at, bytes, NULL) != 0)
         return false;
-    if (request->kind == REQUEST_LEASE)
+    if (request_makes_lease(request))
         lease_range_free(lease);
     return true;
 }
@@ -47,7 +48,7 @@ static void give_back_consume(
 
     request->target = lease->id;
     request->keep_chunks = request->first_chunk;
-    request->kind = request->kind == REQUEST_LEASE ? REQUEST_RELEASE : REQUEST_SHRINK;
+    request->kind = request_makes_lease(request) ? REQUEST_RELEASE : REQUEST_SHRINK;
     request->owner = REQUEST_OWNER_NOBODY;
     request->sent = request->answered = false;
     request->lease = NULL;
@@ -141,6 +142,6 @@ void request_conclude_consume(
         grow_settle(session, lease);
     (void) pthread_mutex_unlock(&session->lock);
 
-    if (kind == REQUEST_LEASE && (ret->outcome.code != 0 || nobody))
+    if ((kind == REQUEST_LEASE || kind == REQUEST_SEGMENT) && (ret->outcome.code != 0 || nobody))
         ret->lease = lease_free(lease);
 }
