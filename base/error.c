@@ -42,6 +42,7 @@ static const char *const limits[] = {
     [GMB_LIMIT_DRAINING] = "draining",
     [GMB_LIMIT_PERMISSION] = "permission",
     [GMB_LIMIT_HOLDERS] = "holders",
+    [GMB_LIMIT_UNSEALED] = "unsealed",
 };
 static_assert(ARRAY_SIZE(limits) == GMB_LIMIT_MAX, "every limit has a name");
 

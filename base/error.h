@@ -49,8 +49,9 @@ enum gmb_limit {
     GMB_LIMIT_CHUNKS = 9,    /* chunks in one lease */
     GMB_LIMIT_DRAINING = 10, /* an operator empties the device */
     GMB_LIMIT_PERMISSION =
-        11,                 /* it isn't the caller's, or there is no such thing: not told apart */
-    GMB_LIMIT_HOLDERS = 12, /* clients that hold one lease, or leases of others of the tenant */
+        11,                  /* it isn't the caller's, or there is no such thing: not told apart */
+    GMB_LIMIT_HOLDERS = 12,  /* clients that hold one lease, or leases of others of the tenant */
+    GMB_LIMIT_UNSEALED = 13, /* another process writes the segment */
     GMB_LIMIT_MAX
 };
 

@@ -40,14 +40,23 @@
  * about 80 bytes of page table and ledger before anything is behind it. */
 #define LIMIT_ARENAS_PER_CLIENT 64
 #define LIMIT_ARENA_CHUNKS_PER_CLIENT (1u << 18)
-/* And of one tenant, whose empty arenas nothing else bounds: as many chunks as there can be. */
+/* And of one tenant, whose empty arenas nothing else bounds. */
 #define LIMIT_ARENAS_PER_TENANT 1024
-#define LIMIT_ARENA_CHUNKS_PER_TENANT LIMIT_CHUNKS_TOTAL
+/* Indices of its arenas and segments together. */
+#define LIMIT_INDICES_PER_TENANT LIMIT_CHUNKS_TOTAL
 /* Clients that hold one lease together: as many as the word of a page has places for. */
 #define LIMIT_LEASE_HOLDERS 16
+/* A segment is only read: as many workers as one device could ever feed. Each step on it looks at
+ * all of them. */
+#define LIMIT_SEGMENT_HOLDERS 1024
 /* And holders of one tenant beyond the first of each lease: each costs a bit for every index of its
- * arena, here and in the shell. */
+ * lease, here and in the shell. */
 #define LIMIT_HOLDERS_PER_TENANT 4096
+/* Segments of one tenant or share group: a broker that lists, verifies and demotes them looks at
+ * all of them. A server has tens of models, not hundreds. */
+#define LIMIT_SEGMENTS_PER_TENANT 256
+/* Requests that wait until a segment of one tenant is written, or is back on the device. */
+#define LIMIT_SEGMENT_WAITERS 1024
 /* Runs of chunks that one client gives back while the broker still moves pages there. */
 #define LIMIT_RETURNS_HELD 256
 

@@ -7,9 +7,16 @@
 
 int request_ask(struct gmb_session *session, struct request *request, struct outcome *outcome)
 {
+    return request_ask_for(session, request, 0, outcome);
+}
+
+int request_ask_for(
+    struct gmb_session *session, struct request *request, uint64_t wait_ns, struct outcome *outcome)
+{
     int r;
 
-    request->deadline_ns = add_saturate(clock_now(&clock_monotonic), session->timeout_ns);
+    request->deadline_ns =
+        add_saturate(clock_now(&clock_monotonic), add_saturate(wait_ns, session->timeout_ns));
     (void) pthread_mutex_lock(&session->lock);
     r = request_submit(session, request, outcome);
     (void) pthread_mutex_unlock(&session->lock);

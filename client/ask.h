@@ -9,3 +9,6 @@
  * failure (the answer's, or TIMED_OUT, DISCONNECTED) it is gone. Without `lock`.
  */
 int request_ask(struct gmb_session *session, struct request *request, struct outcome *outcome);
+/* The same for what takes the broker up to `wait_ns`: that much longer. */
+int request_ask_for(struct gmb_session *session, struct request *request, uint64_t wait_ns,
+    struct outcome *outcome);

@@ -20,7 +20,8 @@ int conclude_enable(
     struct gpu_error error = {0};
     int r = session->gpu->ops->span_set_access(session->gpu, lease->device->gpu,
         lease->address + request->first_chunk * lease->chunk_bytes,
-        request->mapped_chunks * lease->chunk_bytes, GPU_ACCESS_READ_WRITE, &error);
+        request->mapped_chunks * lease->chunk_bytes,
+        lease->read_only ? GPU_ACCESS_READ : GPU_ACCESS_READ_WRITE, &error);
 
     return r == 0 ? 0 : outcome_set(outcome, GMB_E_GPU, "%s", error.text);
 }
@@ -33,15 +34,20 @@ bool request_chunks_undo(struct gmb_session *session, const struct request *requ
 
     if (bytes > 0 && session->gpu->ops->span_unmap(session->gpu, at, bytes, NULL) != 0)
         return false;
-    if (request->kind == REQUEST_LEASE)
+    if (request_makes_lease(request))
         lease_range_free(lease);
     return true;
 }
 
 bool request_chunks_rewind(struct gmb_session *session, struct request *request)
 {
-    bool undone = request->mapped_chunks == 0 || request_chunks_undo(session, request);
+    bool undone = request->lease == NULL || request_chunks_undo(session, request);
 
+    if (request->kind == REQUEST_SEGMENT) {
+        request->lease->read_only = false;
+        if (request->bytes == 0)
+            request->lease->wanted_bytes = 0;
+    }
     request->total_chunks = request->granted_chunks = request->mapped_chunks = 0;
     return undone;
 }
@@ -54,7 +60,7 @@ static void give_back_consume(
 
     request->target = lease->id;
     request->keep_chunks = request->first_chunk;
-    request->kind = request->kind == REQUEST_LEASE ? REQUEST_RELEASE : REQUEST_SHRINK;
+    request->kind = request_makes_lease(request) ? REQUEST_RELEASE : REQUEST_SHRINK;
     request->owner = REQUEST_OWNER_NOBODY;
     request->sent = request->answered = false;
     request->lease = NULL;
@@ -151,6 +157,6 @@ void request_conclude_consume(
         grow_settle(session, lease);
     (void) pthread_mutex_unlock(&session->lock);
 
-    if (kind == REQUEST_LEASE && (ret->outcome.code != 0 || nobody))
+    if ((kind == REQUEST_LEASE || kind == REQUEST_SEGMENT) && (ret->outcome.code != 0 || nobody))
         ret->lease = lease_free(lease);
 }

@@ -52,6 +52,8 @@ static int lease_shrink(struct gmb_lease *lease, uint64_t bytes, struct outcome 
     struct request *request;
     int r;
 
+    if (lease->segment)
+        return outcome_set(outcome, GMB_E_INVALID, "a segment is given back whole");
     if (keep > atomic_load(&lease->chunks))
         return outcome_set(outcome, GMB_E_INVALID, "the lease has only %llu bytes",
             (unsigned long long) gmb_lease_bytes(lease));

@@ -451,6 +451,8 @@ int gmb_dispatch(gmb_session *session, int timeout_ms);
  * it. INVALID when there is one. With it, the application must not call gmb_dispatch(). */
 int gmb_thread_start(gmb_session *session);
 
+#include "gmb_segment.h"
+
 #ifdef __cplusplus
 }
 #endif

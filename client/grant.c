@@ -21,11 +21,18 @@ static int first_part_check(
     uint64_t granule = lease->device->info.granularity_bytes, wanted;
 
     if (grant->chunk_bytes % granule != 0 ||
-        (request->chunk_bytes != 0 && grant->chunk_bytes != request->chunk_bytes) ||
-        (request->kind != REQUEST_LEASE && grant->chunk_bytes != lease->chunk_bytes))
+        (request->chunk_bytes != 0 && !grant->read_only &&
+            grant->chunk_bytes != request->chunk_bytes) ||
+        (!request_makes_lease(request) && grant->chunk_bytes != lease->chunk_bytes))
         return outcome_set(why, GMB_E_PROTOCOL, "the broker granted chunks of %llu bytes",
             (unsigned long long) grant->chunk_bytes);
     wanted = request->first_chunk + chunks_for(request->bytes, grant->chunk_bytes);
+    if (request->kind == REQUEST_SEGMENT && request->bytes == 0)
+        wanted = grant->total_chunks; /* it is opened: its size is what there is */
+    if (grant->read_only && request->kind != REQUEST_SEGMENT)
+        return outcome_set(why, GMB_E_PROTOCOL, "the broker granted memory that can't be written");
+    if (request->kind == REQUEST_SEGMENT && request->bytes == 0 && !grant->read_only)
+        return outcome_set(why, GMB_E_PROTOCOL, "the broker wants written what is only read");
     if (grant->total_chunks != wanted)
         return outcome_set(why, GMB_E_PROTOCOL,
             "the broker granted %u chunks where %llu were asked", grant->total_chunks,
@@ -49,7 +56,7 @@ static int part_check(const struct request *request, const Gmb__Grant *grant, st
 {
     const struct gmb_lease *lease = request->lease;
     bool first = request->total_chunks == 0;
-    bool named = request->kind != REQUEST_LEASE || !first;
+    bool named = !request_makes_lease(request) || !first;
     int r = grant_belongs(lease, grant, why);
 
     if (r < 0)
@@ -61,7 +68,8 @@ static int part_check(const struct request *request, const Gmb__Grant *grant, st
             why, GMB_E_PROTOCOL, "the broker granted chunk %u out of order", grant->first_chunk);
     if (first)
         return first_part_check(request, grant, why);
-    if (grant->total_chunks != request->total_chunks || grant->chunk_bytes != lease->chunk_bytes)
+    if (grant->total_chunks != request->total_chunks || grant->chunk_bytes != lease->chunk_bytes ||
+        (grant->read_only != 0) != lease->read_only)
         return outcome_set(why, GMB_E_PROTOCOL, "the broker changed a grant half-way");
     return 0;
 }
@@ -140,9 +148,12 @@ int grant_part_take(struct gmb_session *session, struct request *request, const 
         return r;
     request->total_chunks = grant->total_chunks;
     request->deadline_ns = MAX(request->deadline_ns, patience);
-    if (request->kind == REQUEST_LEASE) {
+    if (request_makes_lease(request)) {
         request->lease->id = grant->lease;
         request->lease->chunk_bytes = grant->chunk_bytes;
+        request->lease->read_only = grant->read_only;
+        if (request->lease->wanted_bytes == 0)
+            request->lease->wanted_bytes = grant->total_chunks * grant->chunk_bytes;
     }
     /* Nothing is mapped for a waiter that has gone or after a failure: it would be undone. */
     if (request->outcome.code == 0 && request->owner != REQUEST_OWNER_NOBODY) {

@@ -18,6 +18,7 @@
 #include "client/gang.h"
 #include "client/pressure.h"
 #include "client/resume.h"
+#include "client/segment.h"
 #include "client/wait.h"
 
 struct request *request_new(enum request_kind kind, enum request_owner owner)
@@ -199,6 +200,10 @@ static int request_transmit(struct conn *conn, struct request *request)
     case REQUEST_MAPPED:
     case REQUEST_WANT:
         return arena_transmit(conn, request);
+    case REQUEST_SEGMENT:
+    case REQUEST_SEAL:
+    case REQUEST_REMOVE:
+        return segment_transmit(conn, request);
     case REQUEST_SUBSCRIBE:
     case REQUEST_WATCH:
     case REQUEST_UNWATCH:

@@ -39,7 +39,7 @@ static void requests_free(struct list *requests)
 {
     list_for_each_safe(request, requests, struct request, link)
     {
-        if (request->kind == REQUEST_LEASE)
+        if (request_makes_lease(request))
             request->lease->busy = false; /* it goes with the session's list */
         for (size_t i = 0; i < request->part_count; i++)
             request->parts[i]->lease->busy = false;

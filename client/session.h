@@ -162,7 +162,9 @@ struct gmb_lease {
     uint64_t address;
     uint64_t reserved_bytes;
 
-    uint64_t wanted_bytes;     /* address space asked for */
+    bool segment;              /* others may have it, too; whole from the start */
+    bool read_only;            /* … and this process only reads it */
+    uint64_t wanted_bytes;     /* address space asked for; 0: what the grant has */
     _Atomic uint32_t chunks;   /* mapped and accessible */
     bool busy;                 /* a call is at work on it */
     uint32_t held;             /* chunks that the broker is to count as this lease's … */
@@ -192,6 +194,9 @@ enum request_kind {
     REQUEST_READY, /* told, too */
     REQUEST_ATTACH,
     REQUEST_GANG,
+    REQUEST_SEGMENT,
+    REQUEST_SEAL,
+    REQUEST_REMOVE,
     REQUEST_MAX
 };
 
@@ -211,7 +216,7 @@ struct request {
     bool sent, answered;
     bool again;              /* it was on its way when a connection ended */
     bool urgent;             /* FILL */
-    struct gmb_lease *lease; /* of LEASE (owned until concluded), GROW and FILL */
+    struct gmb_lease *lease; /* of LEASE and SEGMENT (owned until concluded), GROW and FILL */
     struct outcome outcome;
     uint64_t deadline_ns; /* when a waiter gives up */
     uint64_t expires_ns;  /* when it has waited for memory long enough: CLOCK_NEVER, or 0 unless it
@@ -220,15 +225,16 @@ struct request {
     unsigned drops;       /* WATCH: session.drops when it was answered */
 
     /* What is asked for. */
-    uint64_t target; /* SHRINK, RELEASE and of arenas: the broker's lease; CANCEL: the request;
+    uint64_t
+        target; /* SHRINK, RELEASE, SEAL and of arenas: the broker's lease; CANCEL: the request;
                         UNWATCH: the watch; ACK: the advice */
     uint64_t bytes, chunk_bytes, wait_ns;
     uint32_t keep_chunks;
     char label[LIMIT_NAME_BYTES + 1];
-    const struct device *device;    /* ARENA, WATCH */
+    const struct device *device;    /* ARENA, WATCH, REMOVE */
     uint64_t page_bytes, max_bytes; /* ARENA */
     uint32_t element;               /* ARENA */
-    bool shared;                    /* ARENA */
+    bool shared;                    /* ARENA; SEGMENT, REMOVE: of the share group */
     uint32_t run_first, run_count;  /* RETURN, MAPPED */
     uint32_t *pages;                /* WANT: owned */
     size_t page_count;
@@ -258,7 +264,14 @@ struct request {
 static inline bool request_takes_memory(const struct request *request)
 {
     return request->kind == REQUEST_LEASE || request->kind == REQUEST_GROW ||
-           request->kind == REQUEST_FILL || request->kind == REQUEST_GANG;
+           request->kind == REQUEST_FILL || request->kind == REQUEST_GANG ||
+           request->kind == REQUEST_SEGMENT;
+}
+
+/* Whether its grant is a lease of its own. */
+static inline bool request_makes_lease(const struct request *request)
+{
+    return request->kind == REQUEST_LEASE || request->kind == REQUEST_SEGMENT;
 }
 
 /* Whether the broker answers nothing. */

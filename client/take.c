@@ -18,14 +18,7 @@
 /* What the broker may take to create a granule, far above what is measured (p99 0.4 ms). */
 #define CREATE_NS_PER_GRANULE NSEC_PER_MSEC
 
-/* Who hears of the end of a request. */
-struct audience {
-    enum request_owner owner;
-    gmb_lease_fn done;
-    void *user;
-};
-
-static const struct audience waiter = {.owner = REQUEST_OWNER_WAITER};
+const struct audience take_waiter = {.owner = REQUEST_OWNER_WAITER};
 
 uint64_t take_creation_ns(const struct request *request)
 {
@@ -44,9 +37,8 @@ static uint64_t patience_ends(const struct gmb_session *session, const struct re
         clock_now(&clock_monotonic), add_saturate(patience, take_creation_ns(request)));
 }
 
-static int request_prepare(enum request_kind kind, const struct audience *audience,
-    struct gmb_lease *lease, uint64_t bytes, uint64_t wait_ns, struct request **ret,
-    struct outcome *outcome)
+int take_request(enum request_kind kind, const struct audience *audience, struct gmb_lease *lease,
+    uint64_t bytes, uint64_t wait_ns, struct request **ret, struct outcome *outcome)
 {
     struct request *request = request_new(kind, audience->owner);
 
@@ -98,7 +90,7 @@ static int lease_prepare(struct gmb_session *session, const struct gmb_lease_par
     r = lease_make(session, device, MAX(params.bytes, params.max_bytes), &lease, outcome);
     if (r < 0)
         return r;
-    r = request_prepare(REQUEST_LEASE, audience, lease, params.bytes, params.wait_ns, ret, outcome);
+    r = take_request(REQUEST_LEASE, audience, lease, params.bytes, params.wait_ns, ret, outcome);
     if (r < 0) {
         lease_free(lease);
         return r;
@@ -111,19 +103,14 @@ static int lease_prepare(struct gmb_session *session, const struct gmb_lease_par
 int take_prepare(struct gmb_session *session, const struct gmb_lease_params *params,
     struct request **ret, struct outcome *outcome)
 {
-    return lease_prepare(session, params, &waiter, ret, outcome);
+    return lease_prepare(session, params, &take_waiter, ret, outcome);
 }
 
-/* Everything up to the request on its way. On failure nothing is held. */
-static int lease_begin(struct gmb_session *session, const struct gmb_lease_params *params,
-    const struct audience *audience, struct request **ret, uint64_t *ret_id,
-    struct outcome *outcome)
+int take_submit_consume(
+    struct gmb_session *session, struct request *request, uint64_t *ret_id, struct outcome *outcome)
 {
-    struct request *request;
-    int r = lease_prepare(session, params, audience, &request, outcome);
+    int r;
 
-    if (r < 0)
-        return r;
     (void) pthread_mutex_lock(&session->lock);
     r = request_submit(session, request, outcome);
     /* Before the lock is given up: `done` may run, and want the number, right afterwards. */
@@ -133,16 +120,26 @@ static int lease_begin(struct gmb_session *session, const struct gmb_lease_param
     if (r < 0) {
         lease_free(request->lease);
         request_free(request);
-        return r;
     }
-    *ret = request;
-    return 0;
+    return r;
+}
+
+/* Everything up to the request on its way. On failure nothing is held. */
+static int lease_begin(struct gmb_session *session, const struct gmb_lease_params *params,
+    const struct audience *audience, struct request **ret, uint64_t *ret_id,
+    struct outcome *outcome)
+{
+    int r = lease_prepare(session, params, audience, ret, outcome);
+
+    return r == 0 ? take_submit_consume(session, *ret, ret_id, outcome) : r;
 }
 
 static int grow_check(const struct gmb_lease *lease, uint64_t bytes, struct outcome *outcome)
 {
     uint64_t mapped = atomic_load(&lease->chunks) * lease->chunk_bytes, more;
 
+    if (lease->segment)
+        return outcome_set(outcome, GMB_E_INVALID, "a segment doesn't grow");
     if (bytes == 0)
         return outcome_set(outcome, GMB_E_INVALID, "growing by 0 bytes makes no sense");
     if (!round_up(bytes, lease->chunk_bytes, &more) || more > lease->reserved_bytes - mapped)
@@ -179,7 +176,7 @@ static int grow_begin(struct gmb_lease *lease, uint64_t bytes, uint64_t wait_ns,
     if (r == 0)
         r = grow_check(lease, bytes, outcome);
     if (r == 0)
-        r = request_prepare(REQUEST_GROW, audience, lease, bytes, wait_ns, &request, outcome);
+        r = take_request(REQUEST_GROW, audience, lease, bytes, wait_ns, &request, outcome);
     if (r == 0) {
         (void) pthread_mutex_lock(&session->lock);
         r = request_submit(session, request, outcome);
@@ -196,8 +193,7 @@ static int grow_begin(struct gmb_lease *lease, uint64_t bytes, uint64_t wait_ns,
     return 0;
 }
 
-/* Blocks until the request is answered, and concludes it. */
-static int request_finish(
+int take_finish_consume(
     struct gmb_session *session, struct request *request, struct conclusion *ret)
 {
     int r = request_await(session, request, &ret->outcome);
@@ -218,9 +214,9 @@ _public_ int gmb_lease_new(
     int r = fork_guard_check(session, &conclusion.outcome);
 
     if (r == 0)
-        r = lease_begin(session, params, &waiter, &request, NULL, &conclusion.outcome);
+        r = lease_begin(session, params, &take_waiter, &request, NULL, &conclusion.outcome);
     if (r == 0)
-        r = request_finish(session, request, &conclusion);
+        r = take_finish_consume(session, request, &conclusion);
     if (r < 0)
         return outcome_publish(&conclusion.outcome);
     *ret_lease = conclusion.lease;
@@ -234,9 +230,9 @@ _public_ int gmb_lease_grow(gmb_lease *lease, uint64_t bytes, uint64_t wait_ns)
     int r = fork_guard_check(lease->session, &conclusion.outcome);
 
     if (r == 0)
-        r = grow_begin(lease, bytes, wait_ns, &waiter, &request, NULL, &conclusion.outcome);
+        r = grow_begin(lease, bytes, wait_ns, &take_waiter, &request, NULL, &conclusion.outcome);
     if (r == 0)
-        (void) request_finish(lease->session, request, &conclusion);
+        (void) take_finish_consume(lease->session, request, &conclusion);
     return outcome_publish(&conclusion.outcome);
 }
 

@@ -198,8 +198,8 @@ void arena_drop(struct arena *arena)
     if (arena->dropped)
         return;
     arena->dropped = true;
-    if (--hosting->arena_count == 0 && hosting->mover != NULL)
-        mover_keep(hosting->mover, false);
+    hosting->arena_count--;
+    hosting_mover_spare(hosting);
     (void) tdelete(arena, &arena->broker->arenas, lease_compare);
     arena_name_withdraw(arena);
     list_for_each_safe(holder, &arena->holders, struct arena_holder, link)(void)

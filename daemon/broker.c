@@ -21,6 +21,7 @@
 #include "daemon/persist.h"
 #include "daemon/pressure.h"
 #include "daemon/restore.h"
+#include "daemon/segment.h"
 #include "proto/frame.h"
 
 /* Completions taken before the loop looks at anything else. */
@@ -42,18 +43,22 @@ static void client_gone(struct broker *broker, core_id id)
         client->tenant, (int) client->identity.pid);
     if (client->session != NULL) {
         session_doom(client->session, NULL);
-        pressure_leave(client->session);
-        client->session->client = NULL;
+        if (client->session->client == client)
+            pressure_leave(client->session);
+        session_forget(client->session, client);
     }
     tenant = client->tenant_index;
     (void) client_free(client);
     pressure_tenant_settle(broker->pressure, tenant);
+    segments_note(broker, tenant);
 }
 
 static void action_answer(struct broker *broker, const struct core_action *action)
 {
     struct client *client = client_find(broker, action->client);
 
+    if (segments_answer(broker, action))
+        return;
     if (action->request >= FRAME_BROKER_ID)
         restore_answer(broker, action);
     else if (client != NULL && client->session != NULL)
@@ -159,6 +164,7 @@ void broker_detach(struct broker *broker, struct client *client)
         restore_leave(holder->arena, client->id);
         arena_held_drop(holder->arena, client->id);
     }
+    segments_note(broker, client->tenant_index);
     broker_step(broker, &event);
 }
 
@@ -167,17 +173,20 @@ static void sessions_end(struct broker *broker)
     struct session *session;
 
     while ((session = list_first(&broker->doomed, struct session, doomed_link)) != NULL) {
-        struct client *client = session->client;
+        struct client *client = session->client, *guest = session->guest;
 
         (void) session_free(session);
         if (client != NULL)
             broker_detach(broker, client);
+        if (guest != NULL)
+            broker_detach(broker, guest);
     }
 }
 
 void broker_settle(struct broker *broker)
 {
     sessions_end(broker);
+    segments_settle(broker);
     restore_waits_tell(broker);
     pressure_pump(broker->pressure);
     sessions_end(broker);
@@ -389,6 +398,8 @@ static int broker_start(struct broker *broker, char error[CONFIG_ERROR_BYTES])
         return r;
     }
     r = pressure_new(broker, &broker->pressure);
+    if (r == 0)
+        r = segments_new(broker, &broker->segments);
     if (r < 0)
         return r;
     broker->done_event = event_new(
@@ -465,10 +476,15 @@ struct broker *broker_free(struct broker *broker)
 
     if (broker == NULL)
         return NULL;
+    if (broker->segments != NULL)
+        broker->segments->closing = true;
     list_for_each_safe(session, &broker->sessions, struct session, link)(void)
         session_free(session);
     clients = TAKE_PTR(broker->clients);
     tdestroy(clients, client_free_node);
+    for (size_t i = 0; i < broker->device_count; i++)
+        hosting_mover_end(broker->hosting[i]);
+    broker->segments = segments_free(broker->segments);
     for (size_t i = 0; i < broker->device_count; i++)
         broker->hosting[i] = hosting_free(broker->hosting[i]);
     (void) pressure_free(broker->pressure);
@@ -510,7 +526,7 @@ void broker_config_remark(const struct config *config)
         log_warning("no [Tenant] is configured: only uid %u may take leases, without limits",
             (unsigned) geteuid());
     for (uint32_t i = 0; i < config->tenant_count; i++) {
-        if (!config_tenant_reachable(config, i))
+        if (!config->shares[i].group && !config_tenant_reachable(config, i))
             log_warning("tenant %s has no User=, Group=, Unit= or CGroup=: nobody belongs to it",
                 config->tenants[i].name);
     }

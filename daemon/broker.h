@@ -20,6 +20,7 @@
 
 struct event_base;
 struct pressure;
+struct segments;
 
 struct broker_device {
     struct uuid uuid;
@@ -54,6 +55,7 @@ struct broker {
     struct broker_device devices[LIMIT_DEVICES];
     struct hosting *hosting[LIMIT_DEVICES];
     struct pressure *pressure;
+    struct segments *segments;
     uint64_t fills;        /* ids of the broker's own requests, below FRAME_BROKER_ID */
     void *arenas;          /* tsearch(3) tree of struct arena, by lease */
     void *shared;          /* tsearch(3) tree of struct arena, by tenant and name */

@@ -26,6 +26,9 @@
 /* The library gives chunks back; a workspace only the program, which may finish what it is at. */
 #define REVOKE_TIMEOUT_DEFAULT_NS (30 * NSEC_PER_SEC)
 
+/* Reading all weights of a device takes some tens of milliseconds of its time. */
+#define SEGMENT_VERIFY_DEFAULT_NS (3600 * NSEC_PER_SEC)
+
 /* A worker shrinks its batch within one of its steps, and says so. */
 #define ADVICE_GRACE_DEFAULT_NS (5 * NSEC_PER_SEC)
 
@@ -68,6 +71,8 @@ static struct config_parser *parser_new(
     config->revoke_timeout_ns = REVOKE_TIMEOUT_DEFAULT_NS;
     config->advice_grace_ns = ADVICE_GRACE_DEFAULT_NS;
     config->mover_idle_ns = mover_options_default.idle_ns;
+    config->segment_idle_ns = CLOCK_NEVER;
+    config->segment_verify_ns = SEGMENT_VERIFY_DEFAULT_NS;
     config->device_count = MIN(device_count, (size_t) LIMIT_DEVICES);
     for (size_t i = 0; i < config->device_count; i++) {
         config->devices[i] = devices[i];
@@ -86,6 +91,7 @@ struct config *config_free(struct config *config)
     free(config->rules);
     free(config->tenants);
     free(config->tier_path);
+    free(config->shares);
     free(config->client_socket);
     free(config->control_socket);
     free(config);
@@ -214,14 +220,35 @@ static void levels_check(struct config_parser *parser)
 static int tenant_built_in(struct config *config)
 {
     config->tenants = calloc(1, sizeof(*config->tenants));
+    config->shares = calloc(1, sizeof(*config->shares));
     config->rules = calloc(1, sizeof(*config->rules));
-    if (config->tenants == NULL || config->rules == NULL)
+    if (config->tenants == NULL || config->shares == NULL || config->rules == NULL)
         return -ENOMEM;
     config_tenant_init(&config->tenants[0], "default");
     config->rules[0] = (struct config_rule){.type = CONFIG_RULE_USER, .id = geteuid()};
     config->tenant_count = config->rule_count = 1;
     config->built_in = true;
     return 0;
+}
+
+/* Every group that a tenant says to be in has a section. */
+static void members_check(struct config_parser *parser)
+{
+    const struct config *config = parser->config;
+
+    for (uint32_t i = 0; i < config->tenant_count; i++) {
+        const struct config_share *share = &config->shares[i];
+        uint32_t k = 0;
+
+        if (share->member[0] == '\0')
+            continue;
+        while (k < config->tenant_count &&
+               (!config->shares[k].group || strcmp(config->tenants[k].name, share->member) != 0))
+            k++;
+        if (k == config->tenant_count)
+            config_fail(parser, -EINVAL, share->file, share->line,
+                "ShareGroup=%s: there is no [ShareGroup %s]", share->member, share->member);
+    }
 }
 
 static int parser_finish(struct config_parser *parser, struct config **ret)
@@ -232,6 +259,8 @@ static int parser_finish(struct config_parser *parser, struct config **ret)
         reserve_resolve(parser);
     if (parser->result == 0)
         tier_resolve(parser);
+    if (parser->result == 0)
+        members_check(parser);
     if (parser->result == 0)
         levels_check(parser);
     if (parser->result == 0 && config->tenant_count == 0)
@@ -382,6 +411,15 @@ bool config_tenant_reachable(const struct config *config, uint32_t tenant)
             return true;
     }
     return false;
+}
+
+const char *config_group(const struct config *config, const char *tenant)
+{
+    for (uint32_t i = 0; i < config->tenant_count; i++) {
+        if (strcmp(config->tenants[i].name, tenant) == 0)
+            return config->shares[i].member[0] != '\0' ? config->shares[i].member : NULL;
+    }
+    return NULL;
 }
 
 static bool rule_matches(const struct config_rule *rule, const struct identity *identity)

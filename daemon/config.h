@@ -41,6 +41,14 @@ struct config_device {
     uint64_t tier_bytes;    /* of host memory for its evicted pages */
 };
 
+/* What a tenant has to do with share groups; one for each of config.tenants. */
+struct config_share {
+    bool group; /* it is one itself: an account without processes of its own */
+    char member[LIMIT_NAME_BYTES + 1]; /* of this one; "": of none */
+    unsigned line;                     /* that says so, in … */
+    const char *file;                  /* … valid while loading alone */
+};
+
 struct config {
     char *client_socket, *control_socket;
     bool has_control_group;
@@ -51,6 +59,8 @@ struct config {
     struct core_options options;
     uint64_t recall_timeout_ns; /* for a worker to give an emptied chunk back */
     uint64_t mover_idle_ns;     /* a mover without work is ended */
+    uint64_t segment_idle_ns;   /* a segment that nobody has is removed after; CLOCK_NEVER: never */
+    uint64_t segment_verify_ns; /* distance of looks at a segment's checksums; the same */
     uint64_t advice_grace_ns;   /* for a tenant's clients to answer to advice */
     uint64_t revoke_timeout_ns; /* for a worker to give up what is revoked of a workspace */
     bool revoke;                /* workspaces may be asked back */
@@ -58,7 +68,8 @@ struct config {
     size_t device_count;
     struct config_device devices[LIMIT_DEVICES];
     size_t tenant_count;
-    struct core_tenant_config *tenants;
+    struct core_tenant_config *tenants; /* and share groups */
+    struct config_share *shares;
     size_t rule_count;
     struct config_rule *rules; /* in the order of files and lines: the first that matches wins */
     bool built_in;             /* no [Tenant] anywhere: one tenant for the daemon's own user */
@@ -79,6 +90,8 @@ bool config_tenant_reachable(const struct config *config, uint32_t tenant);
 /* Accepts NULL, returns NULL. */
 struct config *config_free(struct config *config);
 
+/* Name of the share group that the tenant is in, owned by `config`; NULL: it is in none. */
+const char *config_group(const struct config *config, const char *tenant);
 /* The tenant of a process: false when no rule matches. */
 bool config_match(
     const struct config *config, const struct identity *identity, uint32_t *ret_tenant);

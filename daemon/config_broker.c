@@ -28,6 +28,8 @@ enum broker_key {
     BROKER_REVOKE_TIMEOUT,
     BROKER_REVOKE,
     BROKER_MOVER_IDLE,
+    BROKER_SEGMENT_IDLE,
+    BROKER_SEGMENT_VERIFY,
     BROKER_KILL,
     BROKER_PRESSURE_LOW,
     BROKER_PRESSURE_MEDIUM,
@@ -60,6 +62,8 @@ static const char *const broker_keys[] = {
     [BROKER_REVOKE_TIMEOUT] = "RevokeTimeout",
     [BROKER_REVOKE] = "Revoke",
     [BROKER_MOVER_IDLE] = "MoverIdle",
+    [BROKER_SEGMENT_IDLE] = "SegmentIdle",
+    [BROKER_SEGMENT_VERIFY] = "SegmentVerify",
     [BROKER_KILL] = "Kill",
     [BROKER_PRESSURE_LOW] = "PressureLow",
     [BROKER_PRESSURE_MEDIUM] = "PressureMedium",
@@ -117,6 +121,15 @@ static int span_assign(
     (void) snprintf(reason, CONFIG_REASON_BYTES,
         "%s=%.64s is refused: it takes a time as 500ms, 10s or 2min, at most a day", key, value);
     return -EINVAL;
+}
+
+static int span_or_never_assign(
+    uint64_t *target, const char *key, const char *value, char reason[CONFIG_REASON_BYTES])
+{
+    if (strcmp(value, "infinity") != 0)
+        return span_assign(target, key, value, reason);
+    *target = CLOCK_NEVER;
+    return 0;
 }
 
 static int path_assign(
@@ -362,6 +375,10 @@ static int broker_apply(struct config_parser *parser, enum broker_key key, const
         return flag_assign(&config->revoke, name, value, reason);
     case BROKER_MOVER_IDLE:
         return span_assign(&config->mover_idle_ns, name, value, reason);
+    case BROKER_SEGMENT_IDLE:
+        return span_or_never_assign(&config->segment_idle_ns, name, value, reason);
+    case BROKER_SEGMENT_VERIFY:
+        return span_or_never_assign(&config->segment_verify_ns, name, value, reason);
     case BROKER_KILL:
         return flag_assign(&config->kill, name, value, reason);
     case BROKER_PRESSURE_LOW:

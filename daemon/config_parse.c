@@ -18,6 +18,7 @@ enum section_type {
     SECTION_BROKER,
     SECTION_DEVICE,
     SECTION_TENANT,
+    SECTION_GROUP,
     SECTION_MAX
 };
 
@@ -58,35 +59,53 @@ void config_fail(struct config_parser *parser, int result, const char *file, uns
 
 /* ------------------------------------------------------------------ section headers */
 
-static void tenant_enter(struct reading *reading, const char *name)
+/* Room for one more tenant or group. False after an error. */
+static bool tenants_grow(struct reading *reading)
 {
     struct config *config = reading->parser->config;
-    struct core_tenant_config *grown;
+    struct core_tenant_config *tenants;
+    struct config_share *shares;
+
+    if (config->tenant_count >= LIMIT_TENANTS) {
+        reading_fail(reading, "more than %d tenants and share groups", LIMIT_TENANTS);
+        return false;
+    }
+    tenants = reallocarray(config->tenants, config->tenant_count + 1, sizeof(*tenants));
+    if (tenants != NULL)
+        config->tenants = tenants;
+    shares = reallocarray(config->shares, config->tenant_count + 1, sizeof(*shares));
+    if (shares != NULL)
+        config->shares = shares;
+    if (tenants == NULL || shares == NULL)
+        config_fail(reading->parser, -ENOMEM, reading->file, reading->line, "no memory");
+    return tenants != NULL && shares != NULL;
+}
+
+/* A share group is an account as a tenant's, which no process belongs to. */
+static void tenant_enter(struct reading *reading, const char *name, bool group)
+{
+    struct config *config = reading->parser->config;
 
     if (!config_name_valid(name)) {
         reading_fail(reading,
-            "'%.80s' is no name for a tenant: 1 to %d letters, digits and ._-@:", name,
-            LIMIT_NAME_BYTES);
+            "'%.80s' is no name for a %s: 1 to %d letters, digits and ._-@:", name,
+            group ? "share group" : "tenant", LIMIT_NAME_BYTES);
         return;
     }
     for (uint32_t i = 0; i < config->tenant_count; i++) {
-        if (strcmp(config->tenants[i].name, name) == 0) {
-            reading->tenant = i;
-            return;
-        }
-    }
-    if (config->tenant_count >= LIMIT_TENANTS) {
-        reading_fail(reading, "more than %d tenants", LIMIT_TENANTS);
+        if (strcmp(config->tenants[i].name, name) != 0)
+            continue;
+        if (config->shares[i].group != group)
+            reading_fail(
+                reading, "%s is the name of a %s already", name, group ? "tenant" : "share group");
+        reading->tenant = i;
         return;
     }
-    grown = reallocarray(config->tenants, config->tenant_count + 1, sizeof(*grown));
-    if (grown == NULL) {
-        config_fail(reading->parser, -ENOMEM, reading->file, reading->line, "no memory");
+    if (!tenants_grow(reading))
         return;
-    }
-    config->tenants = grown;
     reading->tenant = (uint32_t) config->tenant_count++;
-    config_tenant_init(&grown[reading->tenant], name);
+    config_tenant_init(&config->tenants[reading->tenant], name);
+    config->shares[reading->tenant] = (struct config_share){.group = group};
 }
 
 static void device_enter(struct reading *reading, const char *uuid)
@@ -126,14 +145,15 @@ static void section_enter(struct reading *reading, char *header)
         if (strcmp(words[1], "*") != 0)
             device_enter(reading, words[1]);
     } else if ((count == 2 || (count == 4 && strcmp(words[2], "Device") == 0)) &&
-               strcmp(words[0], "Tenant") == 0) {
-        reading->section = SECTION_TENANT;
-        tenant_enter(reading, words[1]);
+               (strcmp(words[0], "Tenant") == 0 || strcmp(words[0], "ShareGroup") == 0)) {
+        reading->section = words[0][0] == 'T' ? SECTION_TENANT : SECTION_GROUP;
+        tenant_enter(reading, words[1], reading->section == SECTION_GROUP);
         if (count == 4)
             device_enter(reading, words[3]);
     } else {
         reading_fail(reading, "unknown section: it is [Broker], [Device UUID], [Device *], "
-                              "[Tenant NAME] or [Tenant NAME Device UUID]");
+                              "[Tenant NAME], [ShareGroup NAME], or one of the last two with "
+                              "Device UUID behind the name");
     }
 }
 
@@ -178,6 +198,30 @@ static void memory_assign(
     };
 }
 
+static void member_assign(struct reading *reading, const char *group)
+{
+    struct config_share *share = &reading->parser->config->shares[reading->tenant];
+
+    if (share->member[0] != '\0') {
+        reading_fail(reading, "ShareGroup= stands already at %.200s:%u", share->file, share->line);
+    } else if (!config_name_valid(group)) {
+        reading_fail(
+            reading, "ShareGroup=%.64s is refused: it takes the name of a [ShareGroup]", group);
+    } else {
+        (void) snprintf(share->member, sizeof(share->member), "%s", group);
+        share->file = reading->file;
+        share->line = reading->line;
+    }
+}
+
+/* What only processes have, and whoever asks for them. */
+static bool key_of_processes(enum config_key key)
+{
+    return key == CONFIG_KEY_CLIENTS_MAX || key == CONFIG_KEY_QUANTIZED_TIER ||
+           key == CONFIG_KEY_DEGRADE_LOW || key == CONFIG_KEY_DEGRADE_MEDIUM ||
+           key == CONFIG_KEY_DEGRADE_CRITICAL;
+}
+
 static void tenant_assign(struct reading *reading, const char *name, const char *text)
 {
     char reason[CONFIG_REASON_BYTES];
@@ -185,7 +229,11 @@ static void tenant_assign(struct reading *reading, const char *name, const char 
     enum config_key key;
     int r;
 
-    if (reading->all_devices) {
+    if (reading->all_devices && reading->section == SECTION_TENANT) {
+        if (strcmp(name, "ShareGroup") == 0) {
+            member_assign(reading, text);
+            return;
+        }
         r = config_rule_assign(reading->parser, reading->tenant, name, text, reason);
         if (r == 0)
             return;
@@ -194,11 +242,14 @@ static void tenant_assign(struct reading *reading, const char *name, const char 
             return;
         }
     }
-    if (config_key_parse(name, &key) < 0) {
-        reading_fail(reading, "unknown key %.64s= in [Tenant]", name);
+    if (config_key_parse(name, &key) < 0 ||
+        (reading->section == SECTION_GROUP && key_of_processes(key))) {
+        reading_fail(reading, "unknown key %.64s= in [%s]", name,
+            reading->section == SECTION_GROUP ? "ShareGroup" : "Tenant");
     } else if (!reading->all_devices && !config_key_is_memory(key)) {
-        reading_fail(reading, "%s= doesn't differ between devices: it belongs into [Tenant %s]",
-            name, reading->parser->config->tenants[reading->tenant].name);
+        reading_fail(reading, "%s= doesn't differ between devices: it belongs into [%s %s]", name,
+            reading->section == SECTION_GROUP ? "ShareGroup" : "Tenant",
+            reading->parser->config->tenants[reading->tenant].name);
     } else if (config_value_parse(key, text, &value, reason) < 0) {
         reading_fail(reading, "%s", reason);
     } else {
@@ -252,6 +303,7 @@ static int on_key(void *user, const char *section, const char *name, const char 
         device_assign(reading, name, value);
         break;
     case SECTION_TENANT:
+    case SECTION_GROUP:
         tenant_assign(reading, name, value);
         break;
     case SECTION_MAX:

@@ -77,6 +77,12 @@ static void on_pressure(struct operator* operator, const Gmb__ControlRequest * r
         &operator->operators->report);
 }
 
+static void on_segments(struct operator* operator, const Gmb__ControlRequest * request)
+{
+    report_segments(operator->operators->broker, request->segments_get->after,
+        &operator->operators->report);
+}
+
 static struct operate_caller caller_of(const struct operator* operator)
 {
     return (struct operate_caller){.uid = operator->uid, .pid = operator->pid };
@@ -98,6 +104,14 @@ static void on_reload(struct operator* operator, const Gmb__ControlRequest * req
     operate_reload(operator->operators->broker, &caller, &operator->operators->report);
 }
 
+static void on_segment_change(struct operator* operator, const Gmb__ControlRequest * request)
+{
+    const struct operate_caller caller = caller_of(operator);
+
+    operate_segments(operator->operators->broker, &caller, request->segment_change,
+        &operator->operators->report);
+}
+
 static void on_order_done(void *data, const struct report *report);
 
 static void on_reclaim(struct operator* operator, const Gmb__ControlRequest * request)
@@ -116,9 +130,9 @@ static void on_drain(struct operator* operator, const Gmb__ControlRequest * requ
         on_order_done, operator, & operator->operators->report);
 }
 
-#define BODY_MAX (GMB__CONTROL_REQUEST__BODY_PRESSURE_GET + 1)
+#define BODY_MAX (GMB__CONTROL_REQUEST__BODY_SEGMENT_CHANGE + 1)
 static_assert(
-    GMB__CONTROL_REQUEST__BODY_STATUS_GET == 2 && BODY_MAX == 16, "every body is handled");
+    GMB__CONTROL_REQUEST__BODY_STATUS_GET == 2 && BODY_MAX == 22, "every body is handled");
 
 static void (*const handlers[BODY_MAX])(
     struct operator* operator, const Gmb__ControlRequest * request) = {
@@ -131,6 +145,8 @@ static void (*const handlers[BODY_MAX])(
     [GMB__CONTROL_REQUEST__BODY_RECLAIM] = on_reclaim,
     [GMB__CONTROL_REQUEST__BODY_DRAIN] = on_drain,
     [GMB__CONTROL_REQUEST__BODY_PRESSURE_GET] = on_pressure,
+    [GMB__CONTROL_REQUEST__BODY_SEGMENTS_GET] = on_segments,
+    [GMB__CONTROL_REQUEST__BODY_SEGMENT_CHANGE] = on_segment_change,
 };
 
 /* -EBADMSG for what is no request; else what sending the reply gave. */

@@ -10,6 +10,7 @@
 
 #include "daemon/broker.h"
 #include "daemon/request.h"
+#include "daemon/segment_request.h"
 
 /* Leases of at most so many chunks are worth it: one must not push out all the others' fds. */
 #define SPARES_GRANT (EXECUTOR_SPARES / 4)
@@ -26,6 +27,7 @@ int grant_add(struct session *session, const struct core_action *action)
         .next = action->grant.first,
         .end = action->grant.first + action->grant.count,
         .total = action->grant.first + action->grant.count,
+        .read_only = segment_read_only(session, action->grant.lease),
         .last = action->grant.part + 1 == action->grant.parts,
     };
     list_init(&grant->link);
@@ -133,6 +135,7 @@ static int frame_send(struct session *session, struct grant *grant,
     body.chunks = pointers;
     body.device.data = session->broker->devices[lease->device].uuid.bytes;
     body.device.len = UUID_BYTES;
+    body.read_only = grant->read_only;
     message.id = grant->request < FRAME_BROKER_ID ? grant->request : 0;
     message.body_case = GMB__BROKER_MESSAGE__BODY_GRANT;
     message.grant = &body;

@@ -11,6 +11,7 @@ struct grant {
     uint64_t request;
     core_id lease;
     uint32_t next, end, total; /* chunks still to be sent are [next, end) */
+    bool read_only;            /* chunks of a segment, for a reader of it */
     bool last; /* its request is over with it; not so with the first parts of a gang */
 };
 

@@ -11,6 +11,7 @@
 #include "daemon/evict.h"
 #include "daemon/recall.h"
 #include "daemon/restore.h"
+#include "daemon/segment_walk.h"
 
 /* ------------------------------------------------------------------ turns */
 
@@ -71,6 +72,7 @@ static void on_turn(evutil_socket_t fd, short what, void *data)
     recall_turn(hosting);
     revoke_turn(hosting);
     restore_turn(hosting);
+    segment_walk_turn(hosting);
     timer_set(hosting);
     broker_settle(hosting->broker);
 }
@@ -94,6 +96,12 @@ static void chunk_forgotten(void *data, uint32_t number, uint32_t generation)
         return;
     for (; hosting->looks > 0; hosting->looks--)
         executor_observe(hosting->broker->executor, hosting->device);
+}
+
+void hosting_mover_spare(struct hosting *hosting)
+{
+    if (hosting->arena_count == 0 && hosting->segment_count == 0 && hosting->mover != NULL)
+        mover_keep(hosting->mover, false);
 }
 
 /* More than a quarter of a device is no mover's context, whatever one says. */
@@ -130,6 +138,13 @@ void hosting_observe(struct hosting *hosting)
         executor_observe(hosting->broker->executor, hosting->device);
 }
 
+static void job_done(void *data, const struct mover_result *result)
+{
+    const struct job_owner *owner = result->job.owner;
+
+    owner->done(data, result);
+}
+
 static int mover_make(struct hosting *hosting)
 {
     struct broker *broker = hosting->broker;
@@ -137,7 +152,7 @@ static int mover_make(struct hosting *hosting)
     const struct mover_handler handler = {
         .data = hosting,
         .chunk_export = chunk_export,
-        .job_done = move_done,
+        .job_done = job_done,
         .memory_wanted = memory_wanted,
         .chunk_forgotten = chunk_forgotten,
     };
@@ -199,13 +214,20 @@ int hosting_new(
     return 0;
 }
 
+void hosting_mover_end(struct hosting *hosting)
+{
+    if (hosting == NULL)
+        return;
+    list_for_each_safe(arena, &hosting->arenas, struct arena, device_link) arena_drop(arena);
+    /* Ends every job: arenas that waited for one are freed with it. */
+    hosting->mover = mover_control_free(hosting->mover);
+}
+
 struct hosting *hosting_free(struct hosting *hosting)
 {
     if (hosting == NULL)
         return NULL;
-    list_for_each_safe(arena, &hosting->arenas, struct arena, device_link) arena_drop(arena);
-    /* Ends every job: arenas that waited for one are freed with it. */
-    hosting->mover = mover_control_free(hosting->mover);
+    hosting_mover_end(hosting);
     (void) tier_free(hosting->tier);
     disk_clear(&hosting->disk);
     reclaim_clear(hosting);

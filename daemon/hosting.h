@@ -28,16 +28,17 @@ struct hosting {
     struct disk disk;            /* behind it */
     struct mover_control *mover; /* NULL: the same */
     struct event *turn;
-    uint32_t arena_count; /* that are bound and not dropped */
-    struct list arenas;   /* struct arena.device_link */
-    struct list closing;  /* struct arena_chunk.link: waits for its turn to be emptied */
-    struct list unsent;   /* … is empty, and its worker not told yet */
-    struct list recalled; /* … and was told, by deadline */
-    struct list losing;   /* … or nobody has it, and its pages are told so */
-    uint32_t lost_pages;  /* that were looked at for it since the last turn */
-    struct list wanting;  /* struct arena.wanted_link */
-    struct list departed; /* struct arena.departed_link: holders are gone whose bits are there */
-    uint64_t due_ns;      /* when there is something to look at; 0: kicked; CLOCK_NEVER */
+    uint32_t arena_count;   /* that are bound and not dropped */
+    uint32_t segment_count; /* that are sealed: a mover is kept for them, too */
+    struct list arenas;     /* struct arena.device_link */
+    struct list closing;    /* struct arena_chunk.link: waits for its turn to be emptied */
+    struct list unsent;     /* … is empty, and its worker not told yet */
+    struct list recalled;   /* … and was told, by deadline */
+    struct list losing;     /* … or nobody has it, and its pages are told so */
+    uint32_t lost_pages;    /* that were looked at for it since the last turn */
+    struct list wanting;    /* struct arena.wanted_link */
+    struct list departed;   /* struct arena.departed_link: holders are gone whose bits are there */
+    uint64_t due_ns;        /* when there is something to look at; 0: kicked; CLOCK_NEVER */
     struct tier_account accounts[LIMIT_TENANTS]; /* by the core's index */
     uint64_t evicted[LIMIT_TENANTS];             /* bytes of pages in the tier */
     uint64_t coming[LIMIT_TENANTS];  /* bytes that are being made free for each tenant … */
@@ -59,8 +60,13 @@ struct hosting {
 /* With a tier as the broker's configuration says; NULL: none. -ENOMEM, -errno. */
 int hosting_new(struct broker *broker, uint32_t device, const struct config *config,
     struct hosting **ret) _must_check_;
-/* Ends the mover (blocks at most a second) and frees every arena. Accepts NULL, returns NULL. */
+/* Ends the mover (blocks at most a second): every job is answered. Idempotent. */
+void hosting_mover_end(struct hosting *hosting);
+/* The same, and frees every arena. Accepts NULL, returns NULL. */
 struct hosting *hosting_free(struct hosting *hosting);
+
+/* There is an arena or a segment less that a mover is kept for. */
+void hosting_mover_spare(struct hosting *hosting);
 
 /* The device's turn comes before the loop waits again. */
 void hosting_kick(struct hosting *hosting);

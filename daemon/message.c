@@ -20,6 +20,7 @@
 #include "daemon/pressure_message.h"
 #include "daemon/request.h"
 #include "daemon/resume.h"
+#include "daemon/segment_request.h"
 #include "daemon/text.h"
 
 #define PROTOCOL_VERSION 1
@@ -46,6 +47,17 @@ void message_send_fds(struct session *session, Gmb__BrokerMessage *message, stru
         session_doom(session, NULL);
     else if (r < 0)
         session_doom(session, strerror(-r));
+}
+
+void message_done(struct session *session, uint64_t id)
+{
+    Gmb__BrokerMessage message = GMB__BROKER_MESSAGE__INIT;
+    Gmb__Done done = GMB__DONE__INIT;
+
+    message.id = id;
+    message.body_case = GMB__BROKER_MESSAGE__BODY_DONE;
+    message.done = &done;
+    message_send(session, &message);
 }
 
 static void refusal_log(
@@ -232,8 +244,7 @@ static void on_hello(struct session *session, const Gmb__ClientMessage *message)
 
 /* ------------------------------------------------------------------ requests */
 
-/* False after an answer. */
-static bool request_enter(struct session *session, const struct request *like, const char *label)
+bool request_register(struct session *session, const struct request *like, const char *label)
 {
     uint64_t id = like->id;
     int r;
@@ -264,12 +275,13 @@ static bool request_enter(struct session *session, const struct request *like, c
 void request_submit(struct session *session, struct core_event *event, const struct request *like,
     const char *label)
 {
-    if (!request_enter(session, like, label)) {
+    if (!request_register(session, like, label)) {
         (void) arena_free(like->arena);
         (void) arena_holder_free(like->holder);
         return;
     }
-    event->client = session->client->id;
+    if (event->client == 0)
+        event->client = session->client->id;
     event->request = like->id;
     broker_step(session->broker, event);
 }
@@ -354,6 +366,7 @@ static void on_lease_release(struct session *session, const Gmb__ClientMessage *
     struct core_event event = {
         .type = CORE_EVENT_LEASE_RELEASE,
         .lease_release.lease = body->lease,
+        .client = segment_holder(session, body->lease),
     };
 
     if (arena_release_take(session, message->id, body->lease) ||
@@ -370,6 +383,8 @@ static void on_cancel(struct session *session, const Gmb__ClientMessage *message
         .cancel.request = message->cancel->request,
     };
 
+    if (segment_cancel_take(session, message))
+        return;
     request_submit(
         session, &event, &(struct request){.id = message->id, .type = REQUEST_CANCEL}, "");
 }
@@ -378,8 +393,8 @@ static void on_cancel(struct session *session, const Gmb__ClientMessage *message
 
 typedef void (*handler)(struct session *session, const Gmb__ClientMessage *message);
 
-#define BODY_MAX (GMB__CLIENT_MESSAGE__BODY_RESUME + 1)
-static_assert(GMB__CLIENT_MESSAGE__BODY_HELLO == 2 && BODY_MAX == 31, "every body has a column");
+#define BODY_MAX (GMB__CLIENT_MESSAGE__BODY_SEGMENT_REMOVE + 1)
+static_assert(GMB__CLIENT_MESSAGE__BODY_HELLO == 2 && BODY_MAX == 43, "every body has a column");
 
 static const handler handlers[SESSION_STATE_MAX][BODY_MAX] = {
     [SESSION_GREETING] =
@@ -409,6 +424,9 @@ static const handler handlers[SESSION_STATE_MAX][BODY_MAX] = {
             [GMB__CLIENT_MESSAGE__BODY_PRESSURE_WATCH] = on_pressure_watch,
             [GMB__CLIENT_MESSAGE__BODY_PRESSURE_UNWATCH] = on_pressure_unwatch,
             [GMB__CLIENT_MESSAGE__BODY_ADVICE_ACK] = on_advice_ack,
+            [GMB__CLIENT_MESSAGE__BODY_SEGMENT_REQUEST] = on_segment_request,
+            [GMB__CLIENT_MESSAGE__BODY_SEGMENT_SEAL] = on_segment_seal,
+            [GMB__CLIENT_MESSAGE__BODY_SEGMENT_REMOVE] = on_segment_remove,
         },
     [SESSION_DOOMED] = {NULL},
 };

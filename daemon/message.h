@@ -15,6 +15,7 @@ void message_refuse(struct session *session, uint64_t id, enum gmb_status status
 /* The same where no limit was asked. */
 void message_refuse_plainly(
     struct session *session, uint64_t id, enum gmb_status status, const char *text);
+void message_done(struct session *session, uint64_t id);
 /* Sends any message without fds; dooms the session when the peer doesn't read. */
 void message_send(struct session *session, Gmb__BrokerMessage *message);
 /* The record of a tenant that has a client, and an fd of its status page. -errno. */

@@ -21,6 +21,7 @@
 #define RESTORE_BYTES (UINT64_C(64) << 20)
 
 struct mover_ticket {
+    struct job_owner owner; /* first */
     struct arena *arena;
     size_t chunk_count;
     uint32_t indices[];
@@ -138,6 +139,27 @@ static void chunks_settle(
     }
 }
 
+static void job_done(struct hosting *hosting, const struct mover_result *result)
+{
+    struct mover_ticket *ticket = result->job.owner;
+    struct arena *arena = ticket->arena;
+    enum mover_kind kind = result->job.kind;
+
+    disk_judge(hosting, result);
+    if (result->error == -EIO || result->error == -EINVAL)
+        log_error("device %u: the mover gave up a job of %zu pages: %s", hosting->device,
+            result->job.copy_count, result->text);
+    pages_settle(
+        arena, kind, ticket->indices, result->job.copies, result->job.copy_count, result->error);
+    chunks_count(arena, kind, ticket->indices, ticket->chunk_count, -1);
+    if (!arena->dropped)
+        chunks_settle(arena, kind, ticket->indices, ticket->chunk_count);
+    else if (arena->jobs == 0)
+        (void) arena_free(arena);
+    free(ticket);
+    hosting_kick(hosting);
+}
+
 void move_flush(struct hosting *hosting)
 {
     struct move *move = &hosting->move;
@@ -160,6 +182,7 @@ void move_flush(struct hosting *hosting)
     job.page_bytes = arena->table.layout.page_bytes;
     ticket = malloc(sizeof(*ticket) + move->chunk_count * sizeof(ticket->indices[0]));
     if (ticket != NULL) {
+        ticket->owner.done = job_done;
         ticket->arena = arena;
         ticket->chunk_count = move->chunk_count;
         memcpy(ticket->indices, move->indices, move->chunk_count * sizeof(move->indices[0]));
@@ -174,26 +197,4 @@ void move_flush(struct hosting *hosting)
     log_error("device %u: a job for the mover is refused: %s", hosting->device, strerror(-r));
     pages_settle(arena, move->kind, move->indices, move->copies, move->copy_count, r);
     chunks_settle(arena, move->kind, move->indices, move->chunk_count);
-}
-
-void move_done(void *data, const struct mover_result *result)
-{
-    struct hosting *hosting = data;
-    struct mover_ticket *ticket = result->job.owner;
-    struct arena *arena = ticket->arena;
-    enum mover_kind kind = result->job.kind;
-
-    disk_judge(hosting, result);
-    if (result->error == -EIO || result->error == -EINVAL)
-        log_error("device %u: the mover gave up a job of %zu pages: %s", hosting->device,
-            result->job.copy_count, result->text);
-    pages_settle(
-        arena, kind, ticket->indices, result->job.copies, result->job.copy_count, result->error);
-    chunks_count(arena, kind, ticket->indices, ticket->chunk_count, -1);
-    if (!arena->dropped)
-        chunks_settle(arena, kind, ticket->indices, ticket->chunk_count);
-    else if (arena->jobs == 0)
-        (void) arena_free(arena);
-    free(ticket);
-    hosting_kick(hosting);
 }

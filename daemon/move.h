@@ -9,6 +9,11 @@
 
 struct hosting;
 
+/* First in whatever owns a job: who hears of its end. */
+struct job_owner {
+    void (*done)(struct hosting *hosting, const struct mover_result *result);
+};
+
 struct move {
     struct arena *arena; /* NULL: nothing is gathered */
     enum mover_kind kind;
@@ -30,6 +35,3 @@ bool move_add(
     struct hosting *hosting, enum mover_kind kind, struct arena_chunk *chunk, uint32_t page);
 /* Submits what is gathered. Pages that can't be moved become what they were. */
 void move_flush(struct hosting *hosting);
-
-/* struct mover_handler.job_done of the device. */
-void move_done(void *data, const struct mover_result *result);

@@ -29,9 +29,10 @@ struct mover_control;
 #define MOVER_ATTEMPTS 4
 
 enum mover_kind {
-    MOVER_EVICT,   /* pages to slots; answered with a checksum each */
-    MOVER_RESTORE, /* slots to pages; one that isn't what was evicted is wiped and reported */
-    MOVER_SCRUB,   /* whole chunks become zero; no copies */
+    MOVER_EVICT,    /* pages to slots; answered with a checksum each */
+    MOVER_RESTORE,  /* slots to pages; one that isn't what was evicted is wiped and reported */
+    MOVER_SCRUB,    /* whole chunks become zero; no copies */
+    MOVER_CHECKSUM, /* pages are read where they are; answered with a checksum each */
     MOVER_KIND_MAX
 };
 
@@ -50,8 +51,8 @@ struct mover_copy {
     uint32_t chunk;        /* index into the job's chunks */
     bool damaged;          /* RESTORE, result: the slot's bytes don't match; the page is zero */
     uint64_t chunk_offset; /* bytes, a multiple of 16 */
-    uint64_t tier_offset;  /* bytes, a multiple of 16 */
-    uint64_t checksum;     /* EVICT: result. RESTORE: what EVICT gave */
+    uint64_t tier_offset;  /* bytes, a multiple of 16; 0 for CHECKSUM */
+    uint64_t checksum;     /* EVICT, CHECKSUM: result. RESTORE: what EVICT gave */
 };
 
 struct mover_job {
@@ -124,7 +125,7 @@ struct mover_stats {
     int pid;                 /* 0: no process */
     uint64_t starts, deaths; /* deaths: that nobody asked for */
     uint64_t jobs_done, jobs_failed, jobs_repeated;
-    uint64_t evicted_bytes, restored_bytes, scrubbed_bytes, damaged_pages;
+    uint64_t evicted_bytes, restored_bytes, scrubbed_bytes, summed_bytes, damaged_pages;
     uint64_t context_bytes; /* of device memory, as the last mover said */
     size_t queued, in_flight, held_chunks;
 };

@@ -287,6 +287,9 @@ static void stats_count(struct mover_control *control, const struct mover_record
     case MOVER_SCRUB:
         stats->scrubbed_bytes += bytes;
         break;
+    case MOVER_CHECKSUM:
+        stats->summed_bytes += bytes;
+        break;
     case MOVER_KIND_MAX:
         break;
     }

@@ -32,19 +32,22 @@ static bool copies_valid(const struct mover_job *job, const struct tier *tier)
 {
     uint64_t slot = mover_slot_bytes(job->format, job->element, job->page_bytes);
     uint64_t slab = tier_slab_bytes(tier);
+    bool sums = job->kind == MOVER_CHECKSUM;
 
     if (job->page_bytes == 0 || job->page_bytes % 16 != 0 || job->page_bytes > LIMIT_CHUNK_BYTES ||
-        slot == 0 || slot > slab || job->copy_count == 0 || job->copy_count > MOVER_JOB_COPIES ||
+        (sums ? job->format != MOVER_RAW : slot == 0 || slot > slab) || job->copy_count == 0 ||
+        job->copy_count > MOVER_JOB_COPIES ||
         job->page_bytes * job->copy_count > MAX(MOVER_JOB_BYTES, job->page_bytes))
         return false;
     for (size_t i = 0; i < job->copy_count; i++) {
         const struct mover_copy *copy = &job->copies[i];
 
         if (copy->chunk >= job->chunk_count || copy->chunk_offset % 16 != 0 ||
-            copy->tier_offset % 16 != 0 || copy->tier_offset >= tier_bytes(tier) ||
             copy->chunk_offset > job->chunks[copy->chunk].bytes ||
             job->page_bytes > job->chunks[copy->chunk].bytes - copy->chunk_offset ||
-            slot > slab - copy->tier_offset % slab)
+            (sums ? copy->tier_offset != 0
+                  : copy->tier_offset % 16 != 0 || copy->tier_offset >= tier_bytes(tier) ||
+                        slot > slab - copy->tier_offset % slab))
             return false;
     }
     return true;
@@ -66,6 +69,7 @@ static bool job_valid(const struct mover_job *job, const struct tier *tier)
     switch (job->kind) {
     case MOVER_EVICT:
     case MOVER_RESTORE:
+    case MOVER_CHECKSUM:
         return copies_valid(job, tier);
     case MOVER_SCRUB:
         return job->copy_count == 0;
@@ -153,6 +157,7 @@ static Gmb__MoverJobKind record_kind(const struct mover_record *record)
         [MOVER_EVICT] = GMB__MOVER_JOB_KIND__MOVER_JOB_EVICT,
         [MOVER_RESTORE] = GMB__MOVER_JOB_KIND__MOVER_JOB_RESTORE,
         [MOVER_SCRUB] = GMB__MOVER_JOB_KIND__MOVER_JOB_SCRUB,
+        [MOVER_CHECKSUM] = GMB__MOVER_JOB_KIND__MOVER_JOB_CHECKSUM,
     };
     _Static_assert(ARRAY_SIZE(kinds) == MOVER_KIND_MAX, "a number for each kind");
 
@@ -214,10 +219,11 @@ int mover_record_send(const struct mover_record *record, struct conn *conn,
 
 int mover_record_apply(struct mover_record *record, const Gmb__MoverDone *done)
 {
-    bool evict = !record->forget && record->job.kind == MOVER_EVICT;
+    bool sums =
+        !record->forget && (record->job.kind == MOVER_EVICT || record->job.kind == MOVER_CHECKSUM);
     bool restore = !record->forget && record->job.kind == MOVER_RESTORE;
 
-    if (done->n_checksums != (evict ? record->job.copy_count : 0) ||
+    if (done->n_checksums != (sums ? record->job.copy_count : 0) ||
         (!restore && done->n_damaged != 0))
         return -EBADMSG;
     for (size_t i = 0; i < done->n_damaged; i++) {

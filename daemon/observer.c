@@ -28,6 +28,11 @@ void observers_killed(const struct list *observers, const struct broker_taking *
     TELL(observers, killed, observer, taking)
 }
 
+void observers_quarantined(const struct list *observers, const struct broker_quarantine *quarantine)
+{
+    TELL(observers, quarantined, observer, quarantine)
+}
+
 void observers_pressed(const struct list *observers, uint32_t tenant, uint32_t device)
 {
     TELL(observers, pressed, observer, tenant, device)

@@ -27,6 +27,12 @@ struct broker_taking {
     pid_t pid;      /* killed */
 };
 
+/* A segment whose bytes have changed since it was sealed; strings are borrowed for the call. */
+struct broker_quarantine {
+    uint32_t device, tenant; /* the core's indices; the tenant may be a share group */
+    const char *segment, *text;
+};
+
 /* Callbacks that aren't wanted are NULL. All are to be cheap, and are called from the loop. */
 struct broker_observer {
     struct list link; /* broker.observers */
@@ -35,6 +41,8 @@ struct broker_observer {
     void (*refused)(struct broker_observer *observer, const struct broker_refusal *refusal);
     void (*evicted)(struct broker_observer *observer, const struct broker_taking *taking);
     void (*killed)(struct broker_observer *observer, const struct broker_taking *taking);
+    void (*quarantined)(
+        struct broker_observer *observer, const struct broker_quarantine *quarantine);
     /* A tenant's level on a device may be another, by the core's indices: core_pressure_get() has
      * it. Comes as often as it changes; who tells somebody gathers. */
     void (*pressed)(struct broker_observer *observer, uint32_t tenant, uint32_t device);
@@ -45,4 +53,6 @@ void observers_settled(const struct list *observers);
 void observers_refused(const struct list *observers, const struct broker_refusal *refusal);
 void observers_evicted(const struct list *observers, const struct broker_taking *taking);
 void observers_killed(const struct list *observers, const struct broker_taking *taking);
+void observers_quarantined(
+    const struct list *observers, const struct broker_quarantine *quarantine);
 void observers_pressed(const struct list *observers, uint32_t tenant, uint32_t device);

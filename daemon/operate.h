@@ -22,6 +22,9 @@ void operate_set(struct broker *broker, const struct operate_caller *caller,
 /* Reads the configuration again, or keeps the old one. */
 void operate_reload(
     struct broker *broker, const struct operate_caller *caller, struct report *report);
+/* Does something to segments, or begins it. */
+void operate_segments(struct broker *broker, const struct operate_caller *caller,
+    const Gmb__SegmentChange *change, struct report *report);
 /* As order_reclaim() and order_drain(). */
 struct order *operate_reclaim(struct broker *broker, const struct operate_caller *caller,
     const Gmb__Reclaim *body, order_answer answer, void *data, struct report *report);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "daemon/arena.h"
+#include "daemon/segment.h"
 #include "daemon/text.h"
 
 void report_begin(struct report *report, Gmb__ControlReply__BodyCase body)
@@ -224,6 +225,12 @@ void report_clients(const struct broker *broker, uint64_t after, struct report *
     page->clients = report->list.clients.pointers;
 }
 
+static const Gmb__Purpose purposes[] = {
+    [CORE_LEASE_WORKSPACE] = GMB__PURPOSE__PURPOSE_WORKSPACE,
+    [CORE_LEASE_ARENA] = GMB__PURPOSE__PURPOSE_ARENA,
+    [CORE_LEASE_SEGMENT] = GMB__PURPOSE__PURPOSE_SEGMENT,
+};
+
 void report_leases(const struct broker *broker, uint64_t after, struct report *report)
 {
     Gmb__LeasePage *page = &report->body.lease_page;
@@ -238,6 +245,7 @@ void report_leases(const struct broker *broker, uint64_t after, struct report *r
         Gmb__LeaseStatus *status = &report->list.leases.items[count];
         const struct client *client = client_find(broker, view.client);
         const struct arena *arena = arena_find(broker, view.id);
+        const struct segment *segment = segment_of_lease(broker, view.tenant, view.id);
         struct core_tenant_view tenant = {.name = ""};
 
         (void) core_tenant_get(broker->core, view.tenant, &tenant);
@@ -252,12 +260,12 @@ void report_leases(const struct broker *broker, uint64_t after, struct report *r
         status->chunk_bytes = view.chunk_bytes;
         status->bytes = view.chunk_bytes * view.chunks;
         status->holders = view.holders;
-        status->label = borrow(arena != NULL && arena->name[0] != '\0' ? arena->name
+        status->label = borrow(segment != NULL                           ? segment->name
+                               : arena != NULL && arena->name[0] != '\0' ? arena->name
                                : client != NULL ? client_label_get(client, view.id)
                                                 : "");
         status->age_ns = sub_saturate(now, view.since_ns);
-        status->purpose =
-            view.max_chunks > 0 ? GMB__PURPOSE__PURPOSE_ARENA : GMB__PURPOSE__PURPOSE_WORKSPACE;
+        status->purpose = purposes[view.kind];
         report->list.leases.pointers[count++] = status;
         after = view.id;
     }

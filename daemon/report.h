@@ -9,6 +9,8 @@
 
 /* Entries of a page. A ClientStatus takes at most ~450 bytes, so 128 of them fit in 64 KiB. */
 #define REPORT_ENTRIES 128
+/* SegmentStatus of a page: at most ~560 bytes each. */
+#define REPORT_SEGMENTS 96
 /* TenantPressures of a page: at most 500 bytes each without their devices, of 120 each. */
 #define REPORT_PRESSURES 48
 /* TenantDevices of a page: at most 180 bytes each. */
@@ -26,6 +28,8 @@ struct report {
         Gmb__ReclaimPlan plan;
         Gmb__Drained drained;
         Gmb__PressurePage pressure_page;
+        Gmb__SegmentPage segment_page;
+        Gmb__SegmentChanged segment_changed;
         Gmb__Error error;
     } body;
     union {
@@ -47,6 +51,11 @@ struct report {
             Gmb__LeaseStatus *pointers[REPORT_ENTRIES];
             char tenants[REPORT_ENTRIES][LIMIT_NAME_BYTES + 1];
         } leases;
+        struct {
+            Gmb__SegmentStatus items[REPORT_SEGMENTS];
+            Gmb__SegmentStatus *pointers[REPORT_SEGMENTS];
+            char tenants[REPORT_SEGMENTS][LIMIT_NAME_BYTES + 1];
+        } segments;
         struct {
             Gmb__ReclaimStep items[REPORT_ENTRIES];
             Gmb__ReclaimStep *pointers[REPORT_ENTRIES];
@@ -79,6 +88,8 @@ void report_tenants(const struct broker *broker, const char *after, struct repor
 bool report_tenant(const struct broker *broker, uint32_t tenant, struct report *report);
 void report_clients(const struct broker *broker, uint64_t after, struct report *report);
 void report_leases(const struct broker *broker, uint64_t after, struct report *report);
+void report_segments(const struct broker *broker, uint64_t after, struct report *report);
+void report_segment_changed(struct report *report, uint32_t segments);
 void report_tenant_changed(const struct broker *broker, uint32_t tenant, struct report *report);
 void report_reloaded(const struct broker *broker, struct report *report);
 /* A plan, and its steps one by one: false when no more fit. */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "daemon/arena_holder.h"
+#include "daemon/segment_request.h"
 
 static int id_compare(const void *a, const void *b)
 {
@@ -20,6 +21,7 @@ static void request_free(void *data)
 
     (void) arena_free(request->arena);
     (void) arena_holder_free(request->holder);
+    (void) segment_waiter_free(request->waiter);
     free(request);
 }
 

@@ -16,8 +16,10 @@
 #include "daemon/arena_message.h"
 #include "daemon/arena_resume.h"
 #include "daemon/broker.h"
+#include "daemon/guest.h"
 #include "daemon/message.h"
 #include "daemon/persist.h"
+#include "daemon/segment_request.h"
 #include "proto/frame.h"
 
 /* A lease that the client has. */
@@ -67,13 +69,17 @@ void resume_forget(struct session *session)
 static void old_session_end(struct client *client)
 {
     struct session *old = client->session;
+    struct client *guest;
 
     if (old == NULL)
         return;
     session_doom(old, NULL);
     pressure_leave(old);
+    guest = TAKE_PTR(old->guest);
     old->client = NULL;
     broker_detach(client->broker, client);
+    if (guest != NULL)
+        broker_detach(client->broker, guest);
 }
 
 /* What it says that it hasn't mapped can't be taken back while the mover is at work there. True
@@ -125,6 +131,7 @@ bool resume_hello(struct session *session, const Gmb__ClientMessage *message)
     broker_step(broker, &event);
     pressure_join(session, record);
     session_resume(session);
+    guest_come_back(session);
     log_debug("client %llu of tenant %s (pid %d) is back", (unsigned long long) client->id,
         client->tenant, (int) client->identity.pid);
     message_welcome(session, message->id, true, &page);
@@ -135,7 +142,8 @@ bool resume_hello(struct session *session, const Gmb__ClientMessage *message)
 
 static void event_do(struct session *session, struct core_event *event)
 {
-    event->client = session->client->id;
+    if (event->client == 0)
+        event->client = session->client->id;
     event->request = FRAME_BROKER_ID | ++session->broker->fills;
     broker_step(session->broker, event);
 }
@@ -154,16 +162,26 @@ static void lease_end(struct session *session, core_id lease, bool held)
     struct core_event event = {
         .type = CORE_EVENT_LEASE_RELEASE,
         .lease_release = {.lease = lease, .held = held},
+        .client = segment_holder(session, lease),
     };
     struct arena_holder *holder = holder_find(session, lease);
 
     event_do(session, &event);
     client_label_set(session->client, lease, "");
+    segments_note(session->broker, client_find(session->broker, event.client)->tenant_index);
     if (holder != NULL)
         arena_leave(holder);
 }
 
-/* False when the broker can't go on with the lease. */
+/* False when the broker can't go on with it. One that is still being written goes on, too. */
+static bool segment_resumes(
+    struct session *session, const struct core_lease_view *lease, const Gmb__HeldLease *held)
+{
+    return segment_of_lease(session->broker, lease->tenant, lease->id) != NULL &&
+           held->chunks == lease->chunks && held->n_runs == 0;
+}
+
+/* The same. */
 static bool workspace_held(
     struct session *session, const struct core_lease_view *lease, const Gmb__HeldLease *held)
 {
@@ -206,12 +224,14 @@ static bool lease_held(struct session *session, const Gmb__HeldLease *held)
     struct core_lease_view lease;
 
     if (!core_lease_get(session->broker->core, held->lease, &lease) ||
-        !core_holder_find(session->broker->core, held->lease, session->client->id))
+        !core_holder_find(session->broker->core, held->lease, segment_holder(session, held->lease)))
         return false;
-    if (named == NULL && (holder != NULL || lease.max_chunks == 0)) {
+    if (named == NULL && (holder != NULL || lease.kind != CORE_LEASE_ARENA)) {
         named = named_add(session, held->lease);
-        if (named != NULL && (holder != NULL ? arena_held_runs(holder, named, held)
-                                             : workspace_held(session, &lease, held)))
+        if (named != NULL &&
+            (holder != NULL                        ? arena_held_runs(holder, named, held)
+                : lease.kind == CORE_LEASE_SEGMENT ? segment_resumes(session, &lease, held)
+                                                   : workspace_held(session, &lease, held)))
             return true;
     } else if (named != NULL && holder != NULL && arena_held_runs(holder, named, held)) {
         return true;
@@ -220,13 +240,12 @@ static bool lease_held(struct session *session, const Gmb__HeldLease *held)
     return false;
 }
 
-/* Every lease and index of which nothing was said goes back. */
-static void unsaid_take(struct session *session)
+static void unsaid_take_of(struct session *session, core_id client)
 {
     const struct core *core = session->broker->core;
     core_id lease = 0, next;
 
-    while (core_client_lease_next(core, session->client->id, lease, &next)) {
+    while (core_client_lease_next(core, client, lease, &next)) {
         const struct named *named = named_find(session, next);
         struct arena_holder *holder = holder_find(session, next);
 
@@ -239,6 +258,14 @@ static void unsaid_take(struct session *session)
             (void) arena_resume(holder, named->next, holder->arena->table.layout.max_chunks,
                 holder->arena->table.layout.max_chunks);
     }
+}
+
+/* Every lease and index of which nothing was said goes back. */
+static void unsaid_take(struct session *session)
+{
+    unsaid_take_of(session, session->client->id);
+    if (session->guest != NULL)
+        unsaid_take_of(session, session->guest->id);
     resume_forget(session);
 }
 
@@ -286,22 +313,12 @@ void on_resume(struct session *session, const Gmb__ClientMessage *message)
 
 /* ------------------------------------------------------------------ what was done before */
 
-static void done_send(struct session *session, uint64_t id)
-{
-    Gmb__BrokerMessage message = GMB__BROKER_MESSAGE__INIT;
-    Gmb__Done done = GMB__DONE__INIT;
-
-    message.id = id;
-    message.body_case = GMB__BROKER_MESSAGE__BODY_DONE;
-    message.done = &done;
-    message_send(session, &message);
-}
-
 bool resume_done(struct session *session, uint64_t id, core_id lease)
 {
-    if (!session->resumed || core_holder_find(session->broker->core, lease, session->client->id))
+    if (!session->resumed ||
+        core_holder_find(session->broker->core, lease, segment_holder(session, lease)))
         return false;
-    done_send(session, id);
+    message_done(session, id);
     return true;
 }
 
@@ -320,6 +337,6 @@ bool resume_returned(
         if (core_holder_has(core, lease, client, i))
             return false;
     }
-    done_send(session, id);
+    message_done(session, id);
     return true;
 }

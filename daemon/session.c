@@ -22,6 +22,7 @@
 #include "daemon/pressure_message.h"
 #include "daemon/request.h"
 #include "daemon/resume.h"
+#include "daemon/segment_request.h"
 
 /* No more requests are read from a peer that has so many answers to read. */
 #define QUEUE_FULL (LIMIT_SEND_QUEUE_FRAMES / 4)
@@ -306,6 +307,14 @@ void session_activate(struct session *session)
     session_set_state(session, SESSION_ACTIVE);
 }
 
+void session_forget(struct session *session, const struct client *client)
+{
+    if (session->client == client)
+        session->client = NULL;
+    if (session->guest == client)
+        session->guest = NULL;
+}
+
 bool session_complaint_pass(struct session *session)
 {
     struct broker *broker = session->broker;
@@ -362,6 +371,8 @@ static void granted(
     bool fill = request->type == REQUEST_FILL; /* it is gone once all is sent */
     struct arena *arena;
 
+    if (request->type == REQUEST_SEGMENT && !segment_granted(session, action, request))
+        return;
     if ((request->type == REQUEST_LEASE || request->type == REQUEST_GANG) &&
         request->label[0] != '\0') {
         client_label_set(session->client, action->grant.lease, request->label);
@@ -376,8 +387,6 @@ static void granted(
 void session_answer(struct session *session, const struct core_action *action)
 {
     struct request *request = request_find(session, action->request);
-    Gmb__BrokerMessage message = GMB__BROKER_MESSAGE__INIT;
-    Gmb__Done done = GMB__DONE__INIT;
 
     if (session->state == SESSION_DOOMED || request == NULL)
         return;
@@ -392,12 +401,15 @@ void session_answer(struct session *session, const struct core_action *action)
             client_label_set(session->client, request->lease, "");
         if (request->type == REQUEST_RELEASE || request->type == REQUEST_RETURN)
             arena_done(session, request);
+        if (request->type == REQUEST_RELEASE)
+            segments_note(
+                session->broker, client_find(session->broker, action->client)->tenant_index);
         request_remove(session, request);
-        message.id = action->request;
-        message.body_case = GMB__BROKER_MESSAGE__BODY_DONE;
-        message.done = &done;
-        message_send(session, &message);
+        message_done(session, action->request);
     } else {
+        if (request->type == REQUEST_SEGMENT)
+            segments_note(
+                session->broker, client_find(session->broker, action->client)->tenant_index);
         request_remove(session, request);
         message_refuse(session, action->request, action->refuse.status, action->refuse.limit,
             action->refuse.requested_bytes, action->refuse.available_bytes, action->refuse.text);

@@ -38,6 +38,7 @@ struct session {
     enum session_state state;
     struct identity identity; /* moves to the client when it is greeted */
     struct client *client;
+    struct client *guest; /* of the same process, in its tenant's share group; NULL: none */
     struct event *readable, *writable;
     struct event
         *timer; /* GREETING, RESUMING: the deadline; ACTIVE: to try again what resources held up */
@@ -67,6 +68,8 @@ void session_activate(struct session *session);
 void session_resume(struct session *session);
 /* Marks it to be ended by broker_settle(); `reason` is logged unless NULL. Idempotent. */
 void session_doom(struct session *session, const char *reason);
+/* One of its clients goes. */
+void session_forget(struct session *session, const struct client *client);
 /* Whether a line about what this peer did wrong may be written now. */
 bool session_complaint_pass(struct session *session);
 

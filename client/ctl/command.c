@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "client/ctl/json.h"
+#include "client/ctl/segments.h"
 
 static int shown(int r, struct outcome *outcome)
 {
@@ -270,6 +271,8 @@ int command_run(const struct options *options, struct conn *conn, const struct v
         return pressure_run(options, conn, view, outcome);
     case COMMAND_METRICS:
         return metrics_run(conn, view, outcome);
+    case COMMAND_SEGMENTS:
+        return segments_run(options, conn, view, outcome);
     case COMMAND_MAX:
         break;
     }

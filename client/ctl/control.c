@@ -117,6 +117,11 @@ static void page_take(const Gmb__ControlReply *reply, struct page *ret)
 
         *ret = (struct page){(ProtobufCMessage **) page->leases, page->n_leases, page->last,
             page->n_leases > 0 ? page->leases[page->n_leases - 1]->id : 0, NULL};
+    } else if (reply->body_case == GMB__CONTROL_REPLY__BODY_SEGMENT_PAGE) {
+        const Gmb__SegmentPage *page = reply->segment_page;
+
+        *ret = (struct page){(ProtobufCMessage **) page->segments, page->n_segments, page->last,
+            page->n_segments > 0 ? page->segments[page->n_segments - 1]->id : 0, NULL};
     } else if (reply->body_case == GMB__CONTROL_REPLY__BODY_PRESSURE_PAGE) {
         const Gmb__PressurePage *page = reply->pressure_page;
 
@@ -131,6 +136,7 @@ static int page_ask(struct conn *conn, Gmb__ControlRequest__BodyCase kind,
     Gmb__ControlRequest request = GMB__CONTROL_REQUEST__INIT;
     Gmb__ClientsGet clients = GMB__CLIENTS_GET__INIT;
     Gmb__LeasesGet leases = GMB__LEASES_GET__INIT;
+    Gmb__SegmentsGet segments = GMB__SEGMENTS_GET__INIT;
     Gmb__PressureGet pressure;
     Gmb__TenantsGet tenants;
 
@@ -153,6 +159,11 @@ static int page_ask(struct conn *conn, Gmb__ControlRequest__BodyCase kind,
         clients.after = before->after_id;
         request.clients_get = &clients;
         return control_ask(conn, &request, GMB__CONTROL_REPLY__BODY_CLIENT_PAGE, ret, outcome);
+    }
+    if (kind == GMB__CONTROL_REQUEST__BODY_SEGMENTS_GET) {
+        segments.after = before->after_id;
+        request.segments_get = &segments;
+        return control_ask(conn, &request, GMB__CONTROL_REPLY__BODY_SEGMENT_PAGE, ret, outcome);
     }
     leases.after = before->after_id;
     request.leases_get = &leases;

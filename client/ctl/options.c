@@ -30,6 +30,7 @@ static const char *const command_names[] = {
     [COMMAND_DRAIN] = "drain",
     [COMMAND_PRESSURE] = "pressure",
     [COMMAND_METRICS] = "metrics",
+    [COMMAND_SEGMENTS] = "segments",
 };
 _Static_assert(ARRAY_SIZE(command_names) == COMMAND_MAX, "a name for each command");
 
@@ -41,6 +42,11 @@ enum option_code {
     OPTION_DRY_RUN,
     OPTION_UNDO,
     OPTION_WATCH,
+    OPTION_REMOVE,
+    OPTION_VERIFY,
+    OPTION_DEMOTE,
+    OPTION_RESTORE,
+    OPTION_TENANT,
     OPTION_VERSION,
 };
 
@@ -52,6 +58,11 @@ static const struct option long_options[] = {
     {"dry-run", no_argument, NULL, OPTION_DRY_RUN},
     {"undo", no_argument, NULL, OPTION_UNDO},
     {"watch", no_argument, NULL, OPTION_WATCH},
+    {"remove", no_argument, NULL, OPTION_REMOVE},
+    {"verify", no_argument, NULL, OPTION_VERIFY},
+    {"demote", no_argument, NULL, OPTION_DEMOTE},
+    {"restore", no_argument, NULL, OPTION_RESTORE},
+    {"tenant", required_argument, NULL, OPTION_TENANT},
     {"version", no_argument, NULL, OPTION_VERSION},
     {"help", no_argument, NULL, 'h'},
     {NULL, 0, NULL, 0},
@@ -68,6 +79,7 @@ static void help(void)
         "  tenants                   limits and use of each tenant\n"
         "  clients                   connected processes\n"
         "  leases                    who holds what\n"
+        "  segments [NAME]           shared weights, and what is to be done to them\n"
         "  set TENANT KEY=VALUE...   change limits, all of them or none\n"
         "  pressure                  levels, stall, what tenants were asked and did\n"
         "  metrics                   figures as text for a collector (OpenMetrics)\n"
@@ -81,10 +93,15 @@ static void help(void)
         "                            " SOCKET_DEFAULT ")\n"
         "  --revision N              set: only if the tenant is still at revision N\n"
         "  --device UUID             set: memory limits of this device alone;\n"
-        "                            reclaim, evict: there; the first device otherwise\n"
+        "                            reclaim, evict: there; the first device otherwise;\n"
+        "                            segments: those of this device alone\n"
         "  --dry-run                 reclaim, evict: only show what would be taken\n"
         "  --undo                    drain: take the device back to use\n"
         "  --watch                   pressure: again each second, until interrupted\n"
+        "  --verify                  segments: compare them with their checksums\n"
+        "  --demote, --restore       segments: move idle ones to the host tier, or back\n"
+        "  --remove                  segments NAME: let nobody open it any more\n"
+        "  --tenant TENANT           segments: of this tenant or share group alone\n"
         "  --version, --help\n"
         "\n"
         "Keys: MemoryMin MemoryLow MemoryHigh MemoryMax Priority Weight ClientsMax LeasesMax\n"
@@ -151,6 +168,18 @@ static int option_apply(int code, struct options *options, enum exit_status *ret
         return 0;
     case OPTION_WATCH:
         options->watch = true;
+        return 0;
+    case OPTION_REMOVE:
+    case OPTION_VERIFY:
+    case OPTION_DEMOTE:
+    case OPTION_RESTORE:
+        if (options->segment != SEGMENT_LIST)
+            return usage_error(
+                ret_status, "segments takes one of --verify, --demote, --restore and --remove");
+        options->segment = SEGMENT_REMOVE + (code - OPTION_REMOVE);
+        return 0;
+    case OPTION_TENANT:
+        options->tenant = optarg;
         return 0;
     case OPTION_VERSION:
         (void) puts("gmbctl " GMBCTL_VERSION);
@@ -229,6 +258,20 @@ static int drain_parse(
     return 0;
 }
 
+static int segments_parse(
+    int count, char **words, struct options *options, enum exit_status *ret_status)
+{
+    if (count > 1 || (count == 1 && !fits(words[0], LIMIT_NAME_BYTES)) ||
+        (options->tenant != NULL && !fits(options->tenant, LIMIT_NAME_BYTES)))
+        return usage_error(ret_status, "segments takes the name of one at most");
+    options->name = count == 1 ? words[0] : NULL;
+    if (options->segment == SEGMENT_REMOVE && count == 0)
+        return usage_error(ret_status, "--remove takes the name of a segment");
+    if (options->revision != 0 || options->dry_run || options->undo)
+        return usage_error(ret_status, "--revision, --dry-run and --undo are not for segments");
+    return 0;
+}
+
 static int command_parse(
     int count, char **words, struct options *options, enum exit_status *ret_status)
 {
@@ -242,6 +285,11 @@ static int command_parse(
     if (i == COMMAND_MAX)
         return usage_error(ret_status, "there is no command %s", word(shown, words[0]));
     options->command = (enum command) i;
+    if (options->command == COMMAND_SEGMENTS && !options->watch)
+        return segments_parse(count - 1, words + 1, options, ret_status);
+    if (options->segment != SEGMENT_LIST || options->tenant != NULL)
+        return usage_error(
+            ret_status, "--verify, --demote, --restore, --remove and --tenant are for segments");
     if (options->watch && options->command != COMMAND_PRESSURE)
         return usage_error(ret_status, "--watch is for pressure");
     if (options->json && options->command == COMMAND_METRICS)

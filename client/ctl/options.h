@@ -25,7 +25,18 @@ enum command {
     COMMAND_DRAIN,
     COMMAND_PRESSURE,
     COMMAND_METRICS,
+    COMMAND_SEGMENTS,
     COMMAND_MAX
+};
+
+/* What is to be done to segments. */
+enum segment_option {
+    SEGMENT_LIST,
+    SEGMENT_REMOVE,
+    SEGMENT_VERIFY,
+    SEGMENT_DEMOTE,
+    SEGMENT_RESTORE,
+    SEGMENT_OPTION_MAX
 };
 
 /* Strings are borrowed from the arguments. */
@@ -42,6 +53,8 @@ struct options {
     uint64_t bytes; /* RECLAIM, EVICT */
     bool dry_run, undo;
     bool watch; /* PRESSURE: again and again */
+    enum segment_option segment;
+    const char *name; /* SEGMENTS; NULL: all of them */
 };
 
 /* 0: run. Else the program is to end with *ret_status; what is wrong, or asked for, was said. */

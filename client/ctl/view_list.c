@@ -15,8 +15,7 @@ static const char *const client_headings[] = {
 static const char *const lease_headings[] = {
     "ID", "CLIENT", "HOLDERS", "<TENANT", "<DEVICE", "SIZE", "CHUNKS", "CHUNK", "AGE", "<LABEL"};
 
-/* The first group of the UUID tells devices of one node apart; status has the whole. */
-static void device_cell(struct table *table, const ProtobufCBinaryData *data, bool mig)
+void view_device_cell(struct table *table, const ProtobufCBinaryData *data, bool mig)
 {
     char text[UUID_TEXT_MAX] = "";
     struct uuid uuid;
@@ -45,7 +44,7 @@ static void tenant_add(
 {
     table_cell(table, tenant->configured ? STYLE_PLAIN : STYLE_WARNING, "%s%s", tenant->name,
         tenant->configured ? "" : " (removed)");
-    device_cell(table, &device->uuid, device->mig);
+    view_device_cell(table, &device->uuid, device->mig);
     table_size(table, use_style(device), device->used_bytes);
     table_size(table, STYLE_PLAIN, device->leased_bytes);
     table_size(table, STYLE_PLAIN, device->cached_bytes);
@@ -113,7 +112,7 @@ static void lease_add(struct table *table, const Gmb__LeaseStatus *lease)
     table_cell(table, STYLE_PLAIN, "%" PRIu64, lease->client);
     table_cell(table, STYLE_PLAIN, "%u", lease->holders);
     table_cell(table, STYLE_PLAIN, "%s", lease->tenant);
-    device_cell(table, &lease->device, lease->mig);
+    view_device_cell(table, &lease->device, lease->mig);
     table_size(table, STYLE_PLAIN, lease->bytes);
     table_cell(table, STYLE_PLAIN, "%u", lease->chunks);
     table_size(table, STYLE_PLAIN, lease->chunk_bytes);

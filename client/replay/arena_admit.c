@@ -1,7 +1,6 @@
 /*
- * Two queues, both in the order of priority and then of arrival. At the gate a request waits for
- * its place in the batch, or for the end of a pause; there it is turned away when its priority is
- * no longer served, before it has taken anything. Behind it, it waits for memory.
+ * Behind the gate (arena_pool.h) a request waits for memory, in the order of priority and then of
+ * arrival.
  *
  * Of the requests of a worker that wait for memory one at a time asks for it, those that were
  * swapped out before those that arrive: if all did, each would get a part and none enough. Engines
@@ -19,8 +18,6 @@
 #define AT_ONCE_NS (20 * NSEC_PER_MSEC)
 /* How long one request asks before it looks whether a more important one has come. */
 #define TURN_NS NSEC_PER_SEC
-/* At the gate it looks up so often if nobody wakes it; advice does. */
-#define LOOK_NS NSEC_PER_SEC
 
 static void set_phase(struct arena_request *request, enum phase phase)
 {
@@ -65,7 +62,7 @@ static struct timespec timespec_of(uint64_t ns)
 
 void arena_turns_wake(struct arena_worker *worker)
 {
-    struct list *const queues[] = {&worker->gate, &worker->swapped, &worker->waiting};
+    struct list *const queues[] = {&worker->swapped, &worker->waiting};
 
     for (size_t i = 0; i < ARRAY_SIZE(queues); i++) {
         struct arena_request *first = list_first(queues[i], struct arena_request, waiting);
@@ -77,7 +74,7 @@ void arena_turns_wake(struct arena_worker *worker)
 
 void arena_turns_wake_all(struct arena_worker *worker)
 {
-    struct list *const queues[] = {&worker->gate, &worker->swapped, &worker->waiting};
+    struct list *const queues[] = {&worker->swapped, &worker->waiting};
 
     for (size_t i = 0; i < ARRAY_SIZE(queues); i++) {
         list_for_each(request, queues[i], struct arena_request, waiting)(void)
@@ -85,8 +82,7 @@ void arena_turns_wake_all(struct arena_worker *worker)
     }
 }
 
-/* Behind those of its priority and above. The lock is held. */
-static void queue_enter(struct list *queue, struct arena_request *request)
+void arena_queue_enter(struct list *queue, struct arena_request *request)
 {
     struct list *before = queue;
 
@@ -104,92 +100,6 @@ static void queue_leave(struct arena_request *request)
 {
     list_remove(&request->waiting);
     arena_turns_wake(request->worker);
-}
-
-/* ---- the gate ---- */
-
-/* Whether its priority is no longer served, by the tenant's figures alone. */
-static bool turned_away(const struct arena_request *request, size_t count)
-{
-    struct gmb_pressure pressure = {.size = sizeof(pressure)};
-
-    if (!request->worker->obeys ||
-        gmb_admit(request->worker->arena, count, request->priority, NULL) != GMB_ADMIT_REJECT)
-        return false;
-    /* What can never fit is the broker's to refuse, by the name of its limit. */
-    return gmb_pressure_read(request->worker->session, 0, &pressure) == 0 &&
-           request->priority < pressure.reject_below;
-}
-
-static bool may_pass(const struct arena_request *request)
-{
-    struct arena_worker *worker = request->worker;
-
-    return !worker->ladder.paused && worker->running < worker->ladder.batch &&
-           list_first(&worker->gate, struct arena_request, waiting) == request;
-}
-
-/* Why it waits at the gate, for the report: once for each reason. */
-static void gate_count(struct arena_request *request)
-{
-    struct arena_worker *worker = request->worker;
-    enum gmb_degrade step =
-        worker->ladder.paused ? GMB_DEGRADE_PAUSE_NEW : GMB_DEGRADE_REDUCE_BATCH;
-
-    if (!worker->ladder.in_force[step] || request->delayed[step])
-        return;
-    request->delayed[step] = true;
-    arena_obey_count(worker, step, 1, 0);
-}
-
-/* OK when it runs; SHORT after its time; REFUSED when it was turned away; FAILED. */
-static enum pages_outcome gate_pass(struct arena_request *request, uint64_t until_ns)
-{
-    struct arena_worker *worker = request->worker;
-    enum pages_outcome outcome = PAGES_FAILED;
-    uint64_t now_ns;
-
-    (void) pthread_mutex_lock(&worker->lock);
-    queue_enter(&worker->gate, request);
-    while (!atomic_load(&worker->stopping)) {
-        struct timespec look;
-        size_t count = arena_request_pages(worker,
-            MIN(request->trace->context_tokens, worker->ladder.context_tokens),
-            worker->ladder.density);
-
-        now_ns = clock_now(&clock_monotonic);
-        if (turned_away(request, count)) {
-            outcome = PAGES_REFUSED;
-            break;
-        }
-        if (may_pass(request)) {
-            worker->running++;
-            outcome = PAGES_OK;
-            break;
-        }
-        if (now_ns >= until_ns) {
-            outcome = PAGES_SHORT;
-            break;
-        }
-        gate_count(request);
-        if (atomic_load(&request->stats->phase) == PHASE_ASKING)
-            arena_wait_begin(request, PHASE_WAITING);
-        look = timespec_of(MIN(until_ns, now_ns + LOOK_NS));
-        (void) pthread_cond_timedwait(&request->turn, &worker->lock, &look);
-    }
-    queue_leave(request);
-    (void) pthread_mutex_unlock(&worker->lock);
-    return outcome;
-}
-
-void arena_admit_leave(struct arena_request *request)
-{
-    struct arena_worker *worker = request->worker;
-
-    (void) pthread_mutex_lock(&worker->lock);
-    worker->running--;
-    arena_turns_wake(worker);
-    (void) pthread_mutex_unlock(&worker->lock);
 }
 
 /* ---- turns ---- */
@@ -223,7 +133,7 @@ bool arena_turn_enter(struct arena_request *request, uint64_t until_ns)
     bool mine;
 
     (void) pthread_mutex_lock(&worker->lock);
-    queue_enter(&worker->swapped, request);
+    arena_queue_enter(&worker->swapped, request);
     mine = turn_await(request, true, until_ns);
     (void) pthread_mutex_unlock(&worker->lock);
     return mine;
@@ -246,7 +156,7 @@ static enum pages_outcome take_in_turn(
     bool mine = true;
 
     (void) pthread_mutex_lock(&worker->lock);
-    queue_enter(&worker->waiting, request);
+    arena_queue_enter(&worker->waiting, request);
     while (outcome == PAGES_SHORT && mine) {
         uint64_t left_ns;
 
@@ -311,31 +221,13 @@ static const char *limit_name(void)
 
 enum pages_outcome arena_admit(struct arena_request *request)
 {
-    struct arena_worker *worker = request->worker;
-    uint64_t begin_ns = clock_now(&clock_monotonic);
-    uint64_t until_ns = add_saturate(begin_ns, worker->params->wait_ns);
+    uint64_t until_ns = add_saturate(request->arrived_ns, request->worker->params->wait_ns);
     enum pages_outcome outcome;
-    bool passed;
 
-    atomic_store(&request->stats->entitled, worker->params->memory_min_bytes > 0);
-    set_phase(request, PHASE_ASKING);
-    outcome = gate_pass(request, until_ns);
-    passed = outcome == PAGES_OK;
     if (atomic_load(&request->stats->waited))
-        arena_wait_end(request, begin_ns);
-    if (outcome == PAGES_REFUSED) {
-        atomic_store(&request->stats->entitled, false);
-        arena_obey_count(worker, GMB_DEGRADE_REJECT_BELOW_PRIORITY, 1,
-            arena_request_bytes(worker, request->trace->context_tokens));
-        return arena_end_refused(request, "reject-below-priority");
-    }
-    if (outcome == PAGES_SHORT)
-        return arena_end_refused(request, "batch");
-    if (passed)
-        outcome = take_prompt(request, until_ns);
-    if (passed && outcome != PAGES_OK)
-        arena_admit_leave(request);
-    if (outcome != PAGES_OK && atomic_load(&worker->stopping))
+        arena_wait_end(request, request->arrived_ns);
+    outcome = take_prompt(request, until_ns);
+    if (outcome != PAGES_OK && atomic_load(&request->worker->stopping))
         return PAGES_FAILED;
     if (outcome == PAGES_SHORT || outcome == PAGES_REFUSED)
         return arena_end_refused(request, limit_name());

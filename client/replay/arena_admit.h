@@ -1,21 +1,19 @@
-/* The way of an arena worker's request to its memory, and the order in which requests go it. */
+/* How an arena worker's request that may run gets its memory, and the order in which they do. */
 #pragma once
 
 #include "client/replay/arena_request.h"
 
-/*
- * Waits until the request may run and has the pages of its prompt. OK; REFUSED, noted with the
- * limit's name, or with that of the ladder's step that turned it away; or FAILED.
- */
+/* Waits until the request has the pages of its prompt. OK; REFUSED, noted with the limit's name; or
+ * FAILED. */
 enum pages_outcome arena_admit(struct arena_request *request);
-/* It doesn't run any more: another one may. Only after OK. */
-void arena_admit_leave(struct arena_request *request);
 
 /* A request that was swapped out waits for its turn to ask for memory. False when the time is over
  * or the worker is to stop; leave in any case. */
 bool arena_turn_enter(struct arena_request *request, uint64_t until_ns);
 void arena_turn_leave(struct arena_request *request);
 
+/* Behind those of its priority and above. The lock is held. */
+void arena_queue_enter(struct list *queue, struct arena_request *request);
 /* Something changed for whoever is the first of its queue; or for everybody that waits there, as an
  * advice or the end does. The worker's lock is held. */
 void arena_turns_wake(struct arena_worker *worker);

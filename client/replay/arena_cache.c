@@ -24,8 +24,7 @@ static struct arena_request *next_due(struct arena_worker *worker)
             due_ns = finish || atomic_load(&worker->stopping) ? 0 : request->reread_ns;
         if (due_ns <= now_ns)
             break;
-        if (request == NULL && (finish || atomic_load(&worker->stopping)) &&
-            list_empty(&worker->live))
+        if (request == NULL && finish && list_empty(&worker->ended))
             break;
         due_ns = MIN(due_ns, now_ns + NSEC_PER_SEC);
         until = (struct timespec){

@@ -11,7 +11,7 @@
 #include <assert.h>
 
 #include "base/clock.h"
-#include "client/replay/arena_admit.h"
+#include "client/replay/arena_pool.h"
 
 static_assert(STATS_STEPS == LADDER_STEPS, "one count for each step");
 
@@ -71,7 +71,7 @@ static void obey(void *user, const struct gmb_advice *advice)
     for (size_t i = 0; i < LADDER_STEPS; i++)
         before[i] = worker->ladder.in_force[i];
     ladder_apply(&worker->ladder, advice, worker->running);
-    arena_turns_wake_all(worker);
+    arena_pool_wake(worker);
     (void) pthread_mutex_unlock(&worker->lock);
     for (uint32_t i = 0; i < advice->step_count; i++) {
         enum gmb_degrade step = (enum gmb_degrade) advice->steps[i].action;

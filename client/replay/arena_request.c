@@ -13,13 +13,13 @@
 
 #include "base/clock.h"
 #include "client/replay/arena_obey.h"
+#include "client/replay/arena_pool.h"
 
 /* One exchange with a broker that has the memory. */
 #define AT_ONCE_NS (20 * NSEC_PER_MSEC)
 /* As in request.c: how long a request that holds memory waits for more. */
 #define STALL_NS NSEC_PER_SEC
 #define STALL_MIN_NS (50 * NSEC_PER_MSEC)
-#define THREAD_STACK_BYTES (256u * 1024u)
 
 static void set_phase(struct arena_request *request, enum phase phase)
 {
@@ -183,33 +183,33 @@ static void keep(struct arena_request *request)
     request->reread_ns = clock_now(&clock_monotonic) + request->worker->params->think_ns;
 }
 
-static void *request_main(void *user)
+void arena_request_end(struct arena_request *request, enum pages_outcome outcome)
 {
-    struct arena_request *request = user;
     struct arena_worker *worker = request->worker;
-    enum pages_outcome outcome = PAGES_FAILED;
-    struct gpu_error error;
 
-    if (device_enter(worker->device, &error) < 0)
-        arena_fail(worker, "cannot use the device: %s", error.text);
-    else
-        outcome = arena_admit(request);
-    if (outcome == PAGES_OK) {
-        outcome = generate(request);
-        arena_admit_leave(request);
-    }
-    if (outcome == PAGES_OK && pages_check(&request->pages)) {
-        keep(request);
-    } else if (outcome != PAGES_REFUSED) {
+    if (outcome != PAGES_OK && outcome != PAGES_REFUSED) {
         pages_drop(&request->pages);
         set_phase(request, PHASE_LOST);
     }
     (void) pthread_mutex_lock(&worker->lock);
-    request->ended = true;
+    list_append(&worker->ended, &request->link);
     worker->unfinished--;
     (void) pthread_mutex_unlock(&worker->lock);
     (void) eventfd_write(worker->wake_fd, 1);
-    return NULL;
+}
+
+void arena_request_run(struct arena_request *request)
+{
+    enum pages_outcome outcome = arena_admit(request);
+
+    if (outcome == PAGES_OK)
+        outcome = generate(request);
+    if (outcome == PAGES_OK && !pages_check(&request->pages))
+        outcome = PAGES_FAILED;
+    if (outcome == PAGES_OK)
+        keep(request);
+    arena_pool_leave(request->worker);
+    arena_request_end(request, outcome);
 }
 
 struct arena_request *arena_request_free(struct arena_request *request)
@@ -220,20 +220,6 @@ struct arena_request *arena_request_free(struct arena_request *request)
         free(request);
     }
     return NULL;
-}
-
-static int thread_start(struct arena_request *request)
-{
-    pthread_attr_t attr;
-    int r = pthread_attr_init(&attr);
-
-    if (r != 0)
-        return -r;
-    r = pthread_attr_setstacksize(&attr, THREAD_STACK_BYTES);
-    if (r == 0)
-        r = pthread_create(&request->thread, &attr, request_main, request);
-    (void) pthread_attr_destroy(&attr);
-    return -r;
 }
 
 int arena_request_begin(struct arena_worker *worker, uint64_t index)
@@ -249,6 +235,8 @@ int arena_request_begin(struct arena_worker *worker, uint64_t index)
     request->stats = &params->stats->requests[index];
     request->priority = worker_request_priority(params, index);
     request->density = 1;
+    request->arrived_ns = clock_now(&clock_monotonic);
+    list_init(&request->link);
     list_init(&request->waiting);
     r = arena_condition_init(&request->turn);
     if (r < 0) {
@@ -261,19 +249,7 @@ int arena_request_begin(struct arena_worker *worker, uint64_t index)
         (void) arena_request_free(request);
         return r;
     }
-    (void) pthread_mutex_lock(&worker->lock);
-    worker->unfinished++;
-    list_append(&worker->live, &request->link);
-    (void) pthread_mutex_unlock(&worker->lock);
     atomic_fetch_add(&worker->stats->in_flight, 1);
-    r = thread_start(request);
-    if (r == 0)
-        return 0;
-    atomic_fetch_sub(&worker->stats->in_flight, 1);
-    (void) pthread_mutex_lock(&worker->lock);
-    worker->unfinished--;
-    list_remove(&request->link);
-    (void) pthread_mutex_unlock(&worker->lock);
-    (void) arena_request_free(request);
-    return r;
+    arena_pool_enter(request);
+    return 0;
 }

@@ -4,14 +4,13 @@
 #include "client/replay/arena_pages.h"
 
 struct arena_request {
-    struct list link;    /* worker->live, then worker->cached */
-    struct list waiting; /* worker->gate, ->swapped or ->waiting; there it waits on … */
+    struct list link;    /* worker->ended, then worker->cached */
+    struct list waiting; /* worker->gate, ->swapped or ->waiting; in the last two it waits on … */
     pthread_cond_t turn;
     struct arena_worker *worker;
     const struct trace_request *trace;
     struct stats_request *stats;
-    pthread_t thread;
-    bool ended; /* by the thread's last act, under the lock: it can be joined */
+    uint64_t arrived_ns;
     struct pages pages;
     uint32_t priority;
     bool delayed[LADDER_STEPS]; /* it waited at the gate for that step */
@@ -22,9 +21,14 @@ struct arena_request {
     uint64_t reread_ns;         /* when its pages are read again, once it is cached */
 };
 
-/* Starts its life, in a thread of its own. -errno: nothing was started. */
+/* It arrives: one of the worker's threads takes it up when it may run. -errno: it isn't there. */
 int arena_request_begin(struct arena_worker *worker, uint64_t index) _must_check_;
-/* Accepts NULL; returns NULL. The thread has been joined, the pages are gone. */
+/* Its life behind the gate, in the calling thread, which has entered the device. It ends it. */
+void arena_request_run(struct arena_request *request);
+/* It is over: the worker looks at it before long, and may free it at once. REFUSED as
+ * arena_end_refused() has noted, FAILED or OK. */
+void arena_request_end(struct arena_request *request, enum pages_outcome outcome);
+/* Accepts NULL; returns NULL. It has ended, the pages are gone. */
 struct arena_request *arena_request_free(struct arena_request *request);
 
 /* Pages for the KV of so many tokens, with `density` tokens in the place of one. */

@@ -1,6 +1,6 @@
 /*
- * The main thread starts requests when they arrive and joins those that have ended; a thread each
- * for the requests, one for what is read again, one of the library's own that dispatches.
+ * The main thread lets requests arrive and looks after those that have ended; as many threads as
+ * may run at once run them, one reads again, one of the library's own dispatches.
  *
  * To end early, `stopping` is set and everybody woken: naps end at once, calls of the library
  * within two seconds, and each request gives its pages back itself.
@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "client/replay/arena_admit.h"
 #include "client/replay/arena_obey.h"
+#include "client/replay/arena_pool.h"
 
 /* Pages of all requests of a worker at once, as address space: a page costs 64 bytes of table. */
 #define PAGES_MAX (UINT64_C(1) << 18)
@@ -32,6 +33,7 @@ void arena_stop(struct arena_worker *worker)
     (void) pthread_mutex_lock(&worker->lock);
     atomic_store(&worker->stopping, true);
     (void) pthread_cond_broadcast(&worker->ending);
+    (void) pthread_cond_broadcast(&worker->gate_open);
     (void) pthread_cond_signal(&worker->cache_changed);
     arena_turns_wake_all(worker);
     (void) pthread_mutex_unlock(&worker->lock);
@@ -151,8 +153,8 @@ static int init(struct arena_worker *worker, const struct worker_params *params)
 
     worker->params = params;
     worker->stats = &params->stats->workers[params->index];
-    ladder_init(&worker->ladder, params->batch > 0 ? params->batch : UINT32_MAX);
-    list_init(&worker->live);
+    ladder_init(&worker->ladder, params->batch);
+    list_init(&worker->ended);
     list_init(&worker->gate);
     list_init(&worker->swapped);
     list_init(&worker->waiting);
@@ -161,6 +163,8 @@ static int init(struct arena_worker *worker, const struct worker_params *params)
     if (worker->wake_fd < 0)
         return -errno;
     r = arena_condition_init(&worker->ending);
+    if (r == 0)
+        r = arena_condition_init(&worker->gate_open);
     if (r == 0)
         r = arena_condition_init(&worker->cache_changed);
     if (r == 0)
@@ -185,18 +189,15 @@ static void drop_ended(struct arena_worker *worker, struct list *dropped)
     }
 }
 
-/* Joins requests that have ended; those that left pages are cached from then on. */
+/* Takes requests that have ended; those that left pages are cached from then on. */
 static void reap(struct arena_worker *worker)
 {
     struct list dropped;
 
     list_init(&dropped);
     (void) pthread_mutex_lock(&worker->lock);
-    list_for_each_safe(request, &worker->live, struct arena_request, link)
+    list_for_each_safe(request, &worker->ended, struct arena_request, link)
     {
-        if (!request->ended)
-            continue;
-        (void) pthread_join(request->thread, NULL);
         list_remove(&request->link);
         if (request->pages.count == 0)
             (void) arena_request_free(request);
@@ -210,7 +211,8 @@ static void reap(struct arena_worker *worker)
     drop_ended(worker, &dropped);
 }
 
-/* Waits for a request's end, SIGTERM, or the time; then looks after all of them. */
+/* Waits for a request's end, SIGTERM, or the time, or until somebody is to look at the gate; then
+ * looks after all of them. */
 static void wait_event(struct arena_worker *worker, int signal_fd, int start_fd, uint64_t until_ns)
 {
     uint64_t now_ns = clock_now(&clock_monotonic), left_ns = sub_saturate(until_ns, now_ns);
@@ -219,7 +221,7 @@ static void wait_event(struct arena_worker *worker, int signal_fd, int start_fd,
         {.fd = worker->wake_fd, .events = POLLIN}, {.fd = start_fd, .events = POLLIN}};
     eventfd_t ignored;
 
-    left_ns = MIN(left_ns, 3600 * NSEC_PER_SEC);
+    left_ns = MIN(left_ns, ARENA_POOL_LOOK_NS);
     left.tv_sec = (time_t) (left_ns / NSEC_PER_SEC);
     left.tv_nsec = (long) (left_ns % NSEC_PER_SEC);
     if (ppoll(fds, ARRAY_SIZE(fds), &left, NULL) > 0) {
@@ -227,6 +229,7 @@ static void wait_event(struct arena_worker *worker, int signal_fd, int start_fd,
             arena_stop(worker);
         (void) eventfd_read(worker->wake_fd, &ignored);
     }
+    arena_pool_look(worker);
     reap(worker);
 }
 
@@ -256,7 +259,7 @@ static void arrive(struct arena_worker *worker, int signal_fd)
     (void) pthread_mutex_lock(&worker->lock);
     worker->last_arrived = true;
     (void) pthread_mutex_unlock(&worker->lock);
-    while (!list_empty(&worker->live))
+    while (arena_pool_busy(worker))
         wait_event(worker, signal_fd, -1, UINT64_MAX);
 }
 
@@ -270,12 +273,15 @@ static void play(struct arena_worker *worker, int signal_fd)
         arena_fail(worker, "the coordinator is gone");
     while (!atomic_load(&worker->stopping) && atomic_load(&worker->params->stats->start_ns) == 0)
         wait_event(worker, signal_fd, worker->params->start_fd, UINT64_MAX);
-    if (pthread_create(&cache, NULL, arena_cache_main, worker) != 0) {
-        arena_fail(worker, "cannot start a thread");
+    if (arena_pool_start(worker) < 0 ||
+        pthread_create(&cache, NULL, arena_cache_main, worker) != 0) {
+        arena_fail(worker, "cannot start threads");
+        arena_pool_end(worker);
         return;
     }
     arrive(worker, signal_fd);
     reap(worker);
+    arena_pool_end(worker);
     (void) pthread_join(cache, NULL);
 }
 

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/size.h"
+#include "client/replay/arena_worker.h"
 #include "client/replay/prefix_cache.h"
 #include "client/replay/text.h"
 #include "client/replay/trace.h"
@@ -100,7 +101,7 @@ const char options_usage[] =
     "                          evict; finished requests' pages stay until they are read once more\n"
     "  --think SECONDS         until then (10)\n"
     "  --priorities N,…        of the tenants, in turn (500,400,300,200,100)\n"
-    "  --batch N               requests that a worker with an arena runs at once (any number)\n"
+    "  --batch N               requests that a worker with an arena runs at once (64)\n"
     "  --request-priorities N,… of a worker's requests, in turn (100)\n"
     "  --ladder none|default|FILE what the tenants' workers are asked to do under pressure (none)\n"
     "  --wait SECONDS          how long a request may wait for memory (60)\n"
@@ -270,7 +271,7 @@ static bool take_number(int option, const char *text, struct options *options)
     case OPTION_REQUEST_PRIORITIES:
         return parse_priorities(text, &options->request_priorities);
     case OPTION_BATCH:
-        if (!parse_count(text, UINT32_MAX, &number))
+        if (!parse_count(text, ARENA_BATCH_MAX, &number))
             return false;
         options->batch = (uint32_t) number;
         return true;

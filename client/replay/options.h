@@ -35,7 +35,7 @@ struct options {
     double think;            /* with an arena: seconds until a finished request is read again */
     struct priorities priorities;         /* of tenants; none: choose */
     struct priorities request_priorities; /* none: all alike */
-    uint32_t batch;     /* with an arena: requests of a worker that run at once; 0: any number */
+    uint32_t batch;     /* with an arena: requests of a worker that run at once; 0: the default */
     const char *ladder; /* of the tenants made up: NULL or "none", "default", or a file */
     uint64_t blocks;    /* of the prefix cache */
     bool bound;         /* of the clairvoyant, too */

@@ -68,7 +68,7 @@ static _Noreturn void become_worker(
             run->options->socket || run->options->config ? 0 : run->sizing->memory_min_bytes,
         .think_ns = (uint64_t) ((run->options->think > 0 ? run->options->think : THINK_SECONDS) /
                                 run->sizing->speed * (double) NSEC_PER_SEC),
-        .batch = run->options->batch,
+        .batch = run->options->batch > 0 ? run->options->batch : ARENA_BATCH,
         .request_priorities = run_request_priorities(run)->values,
         .request_priority_count = run_request_priorities(run)->count,
         .socket = run->client_socket,

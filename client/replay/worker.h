@@ -18,7 +18,7 @@ struct worker_params {
     uint64_t wait_ns;
     uint64_t memory_min_bytes; /* of its tenant; 0: not known */
     uint64_t think_ns;         /* with an arena: from a request's end to its pages' next use */
-    uint32_t batch;            /* with an arena: requests that may run at once; 0: any number */
+    uint32_t batch;            /* with an arena: requests that may run at once */
     const uint32_t *request_priorities; /* borrowed: of its requests, in turn */
     size_t request_priority_count;      /* > 0 */
     const char *socket;

@@ -255,6 +255,7 @@ int bus_new(struct broker *broker, struct bus **ret)
         .settled = on_settled,
         .refused = bus_refused,
         .evicted = bus_evicted,
+        .quarantined = bus_quarantined,
         .killed = bus_killed,
         .pressed = bus_pressed,
     };

@@ -222,6 +222,8 @@ const sd_bus_vtable bus_manager_vtable[] = {
         SD_BUS_PARAM(tenant) SD_BUS_PARAM(device) SD_BUS_PARAM(bytes) SD_BUS_PARAM(beneficiary), 0),
     SD_BUS_SIGNAL_WITH_NAMES("Kill", "suss",
         SD_BUS_PARAM(tenant) SD_BUS_PARAM(pid) SD_BUS_PARAM(device) SD_BUS_PARAM(beneficiary), 0),
+    SD_BUS_SIGNAL_WITH_NAMES("Quarantine", "ssss",
+        SD_BUS_PARAM(tenant) SD_BUS_PARAM(segment) SD_BUS_PARAM(device) SD_BUS_PARAM(text), 0),
     SD_BUS_VTABLE_END,
 };
 

@@ -110,6 +110,7 @@ bool bus_changes_tell(struct bus *bus);
 void bus_refused(struct broker_observer *observer, const struct broker_refusal *refusal);
 void bus_evicted(struct broker_observer *observer, const struct broker_taking *taking);
 void bus_killed(struct broker_observer *observer, const struct broker_taking *taking);
+void bus_quarantined(struct broker_observer *observer, const struct broker_quarantine *quarantine);
 /* Evictions that were gathered. */
 void bus_evictions_tell(struct bus *bus);
 

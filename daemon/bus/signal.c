@@ -93,3 +93,17 @@ void bus_killed(struct broker_observer *observer, const struct broker_taking *ta
         bus_tenant_name(bus->broker, taking->beneficiary, &beneficiary));
     wake(bus);
 }
+
+void bus_quarantined(struct broker_observer *observer, const struct broker_quarantine *quarantine)
+{
+    struct bus *bus = bus_of(observer);
+    struct core_tenant_view tenant;
+    char device[UUID_TEXT_MAX];
+
+    if (!bus->named)
+        return;
+    (void) sd_bus_emit_signal(bus->sd, BUS_PATH, BUS_MANAGER, "Quarantine", "ssss",
+        bus_tenant_name(bus->broker, quarantine->tenant, &tenant), quarantine->segment,
+        bus_device_text(bus->broker, quarantine->device, device), quarantine->text);
+    wake(bus);
+}

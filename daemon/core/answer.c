@@ -125,6 +125,7 @@ static void refusal_write(
     case GMB_LIMIT_REQUESTS:
     case GMB_LIMIT_PERMISSION:
     case GMB_LIMIT_HOLDERS:
+    case GMB_LIMIT_UNSEALED:
     case GMB_LIMIT_MAX:
         (void) snprintf(
             text, size, "tenant %s: %s requested on device %u", r->tenant, r->requested, r->device);

@@ -37,7 +37,7 @@ void change_holder(const struct holder *holder)
 {
     struct lease *lease = holder->lease;
 
-    if (lease->state != LEASE_ACTIVE)
+    if (lease->state != LEASE_ACTIVE || holder->place == HOLDER_NOWHERE)
         return;
     lease->changed |= (uint16_t) (1u << holder->place);
     slots_change(&lease->account->device->core->leases, lease);
@@ -197,6 +197,7 @@ static void lease_record(const struct lease *lease, struct core_record *ret)
     ret->lease.device = lease->account->device->index;
     ret->lease.count = lease->count;
     ret->lease.max = lease->max;
+    ret->lease.kind = lease->kind;
     ret->lease.chunk_bytes = lease->chunk_bytes;
 }
 

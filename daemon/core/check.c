@@ -274,7 +274,9 @@ static const char *check_places(
             leases += request->lease->account == account && request->lease->state == LEASE_PENDING;
             waiting += request->lease->account == account && request->state == REQUEST_QUEUED;
         }
-        if (client->state != CLIENT_ACTIVE)
+        if (client->steward)
+            waiting = 0;
+        if (client->state != CLIENT_ACTIVE || client->steward)
             leases = 0;
         if (place->leases != leases || place->waiting != waiting ||
             place->stalled != (waiting > 0 || place->restoring))
@@ -315,7 +317,7 @@ static const char *check_lease(const struct lease *lease)
     }
     if (filled != lease->count)
         return FIND("lease %u miscounts its chunks", lease->slot.number);
-    if (holders == 0 || holders != lease->holder_count || holders > LIMIT_LEASE_HOLDERS ||
+    if (holders == 0 || holders != lease->holder_count || holders > holders_max(lease) ||
         requests != lease->request_count)
         return FIND("lease %u miscounts its holders or requests", lease->slot.number);
     return NULL;
@@ -323,7 +325,7 @@ static const char *check_lease(const struct lease *lease)
 
 static const char *check_leases(const struct core *core)
 {
-    uint32_t attached[LIMIT_TENANTS] = {0};
+    uint32_t attached[LIMIT_TENANTS] = {0}, indices[LIMIT_TENANTS] = {0};
 
     for (uint32_t i = 0; i < core->leases.high; i++) {
         const struct lease *lease = slots_at(&core->leases, i);
@@ -333,10 +335,14 @@ static const char *check_leases(const struct core *core)
             return found;
         if (lease)
             attached[lease->account->tenant->index] += lease->holder_count - 1;
+        if (lease)
+            indices[lease->account->tenant->index] += lease->max;
     }
     for (uint32_t i = 0; i < core->tenant_high; i++) {
         if (core->tenants[i] && core->tenants[i]->attached != attached[i])
             return FIND("tenant %u miscounts its attached clients", i);
+        if (core->tenants[i] && core->tenants[i]->index_count != indices[i])
+            return FIND("tenant %u miscounts the indices of its leases", i);
     }
     return NULL;
 }

@@ -41,13 +41,18 @@ static bool client_allowed(
 
     if (total == 0 || total > LIMIT_CLIENTS)
         total = LIMIT_CLIENTS;
-    if (!tenant || !tenant->configured)
+    if (!tenant || (!tenant->configured && !event->client_add.steward))
         answer_refuse(core, event, GMB_STATUS_NOT_FOUND, GMB_LIMIT_NONE, "no tenant %.64s",
             event->client_add.tenant ? event->client_add.tenant : "");
+    else if (event->client_add.steward && tenant->stewards > 0)
+        answer_refuse(core, event, GMB_STATUS_CONFLICT, GMB_LIMIT_NONE,
+            "tenant %s has its steward already", tenant->name);
+    else if (event->client_add.steward)
+        return true;
     else if (tenant->clients >= tenant->clients_max)
         answer_refuse(core, event, GMB_STATUS_EXHAUSTED, GMB_LIMIT_CLIENTS_MAX,
             "tenant %s: ClientsMax=%u clients are there", tenant->name, tenant->clients_max);
-    else if (core->clients.used >= total - places_promised(core, tenant, total))
+    else if (core->clients.used - core->stewards >= total - places_promised(core, tenant, total))
         answer_refuse(core, event, GMB_STATUS_EXHAUSTED, GMB_LIMIT_CLIENTS_MAX,
             "the broker serves at most %u clients, and keeps some places for each tenant", total);
     else
@@ -59,7 +64,24 @@ void client_slots_init(struct core *core)
 {
     slots_done(&core->clients);
     slots_init(&core->clients,
-        sizeof(struct client) + core->device_count * sizeof(struct client_device), LIMIT_CLIENTS);
+        sizeof(struct client) + core->device_count * sizeof(struct client_device),
+        LIMIT_CLIENTS + LIMIT_TENANTS);
+}
+
+/* A tenant has a steward at most: they need no limit of their own. */
+static void client_count(struct core *core, const struct client *client, int by)
+{
+    struct tenant *tenant = client->tenant;
+    bool none = tenant->clients == 0;
+
+    if (client->steward) {
+        tenant->stewards += (uint32_t) by;
+        core->stewards += (uint32_t) by;
+        return;
+    }
+    tenant->clients += (uint32_t) by;
+    if (none != (tenant->clients == 0))
+        pressure_clients_changed(core, tenant);
 }
 
 void client_add_event(struct core *core, const struct core_event *event)
@@ -80,9 +102,9 @@ void client_add_event(struct core *core, const struct core_event *event)
     client->tenant = tenant;
     list_init(&client->holdings);
     list_init(&client->requests);
+    client->steward = event->client_add.steward;
     client_set_state(client, CLIENT_ACTIVE);
-    if (tenant->clients++ == 0)
-        pressure_clients_changed(core, tenant);
+    client_count(core, client, 1);
     change_client(core, client);
     action = answer_add(core, CORE_ACTION_CLIENT_ADDED);
     action->client = slot_id(&client->slot);
@@ -99,8 +121,7 @@ static void client_drop_requests(struct core *core, struct client *client)
 static void client_end(struct core *core, struct client *client)
 {
     answer_add(core, CORE_ACTION_CLIENT_GONE)->client = slot_id(&client->slot);
-    if (--client->tenant->clients == 0)
-        pressure_clients_changed(core, client->tenant);
+    client_count(core, client, -1);
     change_client(core, client);
     if (client->state != CLIENT_DEAD)
         client_set_state(client, CLIENT_DEAD);

@@ -65,6 +65,7 @@ static const char *const event_names[] = {
     [CORE_EVENT_CLIENT_DEAD] = "client-dead",
     [CORE_EVENT_LEASE_REQUEST] = "lease-request",
     [CORE_EVENT_GANG_REQUEST] = "gang-request",
+    [CORE_EVENT_SEGMENT_REQUEST] = "segment-request",
     [CORE_EVENT_LEASE_GROW] = "lease-grow",
     [CORE_EVENT_LEASE_SHRINK] = "lease-shrink",
     [CORE_EVENT_LEASE_RELEASE] = "lease-release",
@@ -198,6 +199,8 @@ static void step_client(struct core *core, const struct core_event *event)
         request_new_lease(core, client, event);
     else if (event->type == CORE_EVENT_GANG_REQUEST)
         gang_request_event(core, client, event);
+    else if (event->type == CORE_EVENT_SEGMENT_REQUEST)
+        request_new_segment(core, client, event);
     else if (event->type == CORE_EVENT_LEASE_GROW)
         request_grow(core, client, event);
     else if (event->type == CORE_EVENT_LEASE_SHRINK)
@@ -275,6 +278,7 @@ static void step_event(struct core *core, const struct core_event *event)
     case CORE_EVENT_CLIENT_DEAD:
     case CORE_EVENT_LEASE_REQUEST:
     case CORE_EVENT_GANG_REQUEST:
+    case CORE_EVENT_SEGMENT_REQUEST:
     case CORE_EVENT_LEASE_GROW:
     case CORE_EVENT_LEASE_SHRINK:
     case CORE_EVENT_LEASE_RELEASE:

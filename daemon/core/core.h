@@ -77,7 +77,8 @@ enum core_event_type {
     CORE_EVENT_CLIENT_ATTACH, /* a detached one is connected again; answered by nothing */
     CORE_EVENT_CLIENT_DEAD,   /* its process is dead by pidfd */
     CORE_EVENT_LEASE_REQUEST,
-    CORE_EVENT_GANG_REQUEST, /* leases on several devices, all or none */
+    CORE_EVENT_GANG_REQUEST,    /* leases on several devices, all or none */
+    CORE_EVENT_SEGMENT_REQUEST, /* a lease that others may hold, too, whole from the start */
     CORE_EVENT_LEASE_GROW,
     CORE_EVENT_LEASE_SHRINK,
     CORE_EVENT_LEASE_RELEASE,
@@ -125,13 +126,15 @@ struct core_event {
         } tenant_set;                                /* CONFIGURED or REFUSED */
         struct {
             const char *tenant; /* borrowed name */
+            bool steward;       /* the shell itself, for what no process holds: no client of the
+                                   tenant's by count, and it neither runs nor stalls */
         } client_add;           /* CLIENT_ADDED or REFUSED */
         struct {
             uint32_t device;      /* index */
             uint64_t bytes;       /* > 0 */
             uint64_t chunk_bytes; /* 0: core's choice */
             uint64_t wait_ns;     /* 0: not at all */
-        } lease_request;          /* GRANT or REFUSE */
+        } lease_request;          /* LEASE_REQUEST, SEGMENT_REQUEST: GRANT or REFUSE */
         struct {
             const struct core_gang_part *parts; /* borrowed for the call */
             uint32_t count;                     /* 1 … LIMIT_DEVICES */
@@ -157,7 +160,8 @@ struct core_event {
         } arena_request;          /* GRANT of 0 chunks, which names the lease, or REFUSE */
         struct {
             core_id lease;
-            uint32_t first, count; /* indices, all empty and not asked for already */
+            uint32_t first, count; /* indices, all empty and not asked for already; of a segment
+                                      for a steward alone, as in arena_return */
             uint64_t wait_ns;
             bool urgent; /* a restore: goes before what else the tenant waits for */
         } arena_fill;    /* GRANT of [first, first + count) or REFUSE */
@@ -203,7 +207,7 @@ struct core_event {
                                     above the device's total: the driver couldn't say */
         } observed;
     };
-    core_id client;   /* CLIENT_*, LEASE_*, GANG_*, ARENA_*, CANCEL, RESTORE_WAIT */
+    core_id client;   /* CLIENT_*, LEASE_*, GANG_*, SEGMENT_*, ARENA_*, CANCEL, RESTORE_WAIT */
     uint64_t request; /* of the same but CLIENT_* and RESTORE_WAIT: the client's id of this request,
                          > 0 */
     uint64_t cookie;  /* CONFIGURE, TENANT_SET, CLIENT_ADD: comes back in the answer */
@@ -311,6 +315,8 @@ void core_step(struct core *core, const struct core_event *event, uint64_t now_n
  */
 uint64_t core_next_tick(const struct core *core);
 
+enum core_lease_kind { CORE_LEASE_WORKSPACE, CORE_LEASE_ARENA, CORE_LEASE_SEGMENT };
+
 /* ------------------------------------------------------------------ what outlives a core */
 
 enum core_record_type {
@@ -355,11 +361,12 @@ struct core_record {
             uint32_t tenant;
         } client;
         struct {
-            core_id client; /* the holder in the first place; 0: it has left */
+            core_id client; /* the holder in the first place; 0: it has left, or a segment's */
             bool open;      /* that one takes part in fills */
             uint32_t tenant, device;
             uint32_t count; /* chunks that are granted; of an arena its chunks tell */
-            uint32_t max;   /* of an arena */
+            uint32_t max;   /* indices; 0: a workspace */
+            enum core_lease_kind kind;
             uint64_t chunk_bytes;
         } lease;
         struct {
@@ -444,10 +451,11 @@ struct core_client_view {
 };
 struct core_lease_view {
     core_id id, client; /* of its first holder */
+    enum core_lease_kind kind;
     uint32_t holders;
     uint32_t tenant, device;
     uint32_t chunks;     /* that it holds */
-    uint32_t max_chunks; /* of an arena; 0 for a workspace */
+    uint32_t max_chunks; /* of an arena or segment; 0 for a workspace */
     uint64_t chunk_bytes, since_ns;
 };
 /* Up to date as of the last step; stall totals in ns, averages in millionths of the time. */
@@ -489,7 +497,7 @@ bool core_device_pressure(
     const struct core *core, uint32_t device, enum pressure_level *ret_level, uint64_t *ret_used);
 bool core_advice_get(const struct core *core, uint32_t tenant, struct core_advice_view *ret);
 bool core_lease_get(const struct core *core, core_id lease, struct core_lease_view *ret);
-/* The next one behind `after` (0: the first) in slot order: for paged lists. */
+/* The next one behind `after` (0: the first) in slot order: for paged lists. No steward is one. */
 bool core_client_next(const struct core *core, core_id after, struct core_client_view *ret);
 bool core_lease_next(const struct core *core, core_id after, struct core_lease_view *ret);
 /* The tenant's values as one record, for a change of some of them. */

@@ -11,13 +11,16 @@
 
 #define WORD_BITS 64u
 
-static_assert(LIMIT_LEASE_HOLDERS <= UINT8_MAX, "a chunk counts its holders in a byte");
+static_assert(LIMIT_LEASE_HOLDERS <= UINT16_MAX && LIMIT_SEGMENT_HOLDERS <= UINT16_MAX,
+    "a chunk can count its holders");
 
 /* The first that no holder has. */
 static uint8_t place_find(const struct lease *lease)
 {
     uint32_t taken = 0;
 
+    if (lease->kind == CORE_LEASE_SEGMENT)
+        return HOLDER_NOWHERE;
     list_for_each(holder, &lease->holders, struct holder, lease_link) taken |= 1u << holder->place;
     return (uint8_t) __builtin_ctz(~taken);
 }
@@ -123,6 +126,11 @@ static struct lease *lease_of_tenant(struct core *core, const struct client *cli
                                                                                              : NULL;
 }
 
+uint32_t holders_max(const struct lease *lease)
+{
+    return lease->kind == CORE_LEASE_SEGMENT ? LIMIT_SEGMENT_HOLDERS : LIMIT_LEASE_HOLDERS;
+}
+
 static bool attach_allowed(struct core *core, const struct lease *lease,
     const struct client *client, const struct core_event *event)
 {
@@ -136,13 +144,13 @@ static bool attach_allowed(struct core *core, const struct lease *lease,
             "the lease is a workspace, which one process has alone");
     else if (holder_find(lease, client))
         answer_refuse(
-            core, event, GMB_STATUS_INVALID, GMB_LIMIT_NONE, "the client holds the arena already");
-    else if (lease->holder_count >= LIMIT_LEASE_HOLDERS)
+            core, event, GMB_STATUS_INVALID, GMB_LIMIT_NONE, "the client holds the lease already");
+    else if (lease->holder_count >= holders_max(lease))
         answer_refuse(core, event, GMB_STATUS_EXHAUSTED, GMB_LIMIT_HOLDERS,
-            "an arena has at most %d holders", LIMIT_LEASE_HOLDERS);
+            "a lease of this kind has at most %u holders", holders_max(lease));
     else if (tenant->attached >= LIMIT_HOLDERS_PER_TENANT)
         answer_refuse(core, event, GMB_STATUS_EXHAUSTED, GMB_LIMIT_HOLDERS,
-            "tenant %s: its clients are attached to %d arenas of each other", tenant->name,
+            "tenant %s: its clients are attached to %d leases of each other", tenant->name,
             LIMIT_HOLDERS_PER_TENANT);
     else
         return true;

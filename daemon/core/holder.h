@@ -19,6 +19,8 @@ struct holder *holder_new_at(
 void holder_free(struct core *core, struct holder *holder);
 /* The lease is ACTIVE: its client counts it. */
 void holder_enter(struct holder *holder);
+/* How many the lease may have. */
+uint32_t holders_max(const struct lease *lease);
 /* NULL when the client holds no part of the lease. */
 struct holder *holder_find(const struct lease *lease, const struct client *client);
 

@@ -2,7 +2,8 @@
  * A chunk that its last holder has let go of stays with its tenant (CACHED) and is given to no
  * other. It goes back to the driver instead when a holder died with it, whose process may have
  * handed it on, when the tenant is above a limit that was lowered, and when the tenant is no longer
- * configured.
+ * configured. So it does after a segment, whose readers trust that nobody of those before them can
+ * write to it.
  */
 #include "daemon/core/lease.h"
 
@@ -15,9 +16,9 @@
 #include "daemon/core/holder.h"
 #include "daemon/core/states.h"
 
-/* PENDING, with one holder; `max` indices of an arena. */
-static struct lease *lease_make(
-    struct core *core, struct client *client, uint32_t device, uint64_t chunk_bytes, uint32_t max)
+/* PENDING, with one holder; `max` indices unless it is a workspace. */
+static struct lease *lease_make(struct core *core, struct client *client, uint32_t device,
+    uint64_t chunk_bytes, enum core_lease_kind kind, uint32_t max)
 {
     void *item;
     struct lease *lease;
@@ -28,6 +29,7 @@ static struct lease *lease_make(
     lease = item;
     lease->account = &client->tenant->accounts[device];
     lease->chunk_bytes = chunk_bytes;
+    lease->kind = kind;
     lease->max = max;
     list_init(&lease->holders);
     list_init(&lease->requests);
@@ -45,7 +47,7 @@ static struct lease *lease_make(
 struct lease *lease_new_pending(
     struct core *core, struct client *client, uint32_t device, uint64_t chunk_bytes)
 {
-    return lease_make(core, client, device, chunk_bytes, 0);
+    return lease_make(core, client, device, chunk_bytes, CORE_LEASE_WORKSPACE, 0);
 }
 
 static void lease_activate(struct core *core, struct lease *lease)
@@ -69,29 +71,56 @@ static void lease_free(struct core *core, struct lease *lease)
     slots_give(&core->leases, lease);
 }
 
-struct lease *lease_new_arena(struct core *core, struct client *client, uint32_t device,
-    uint64_t chunk_bytes, uint32_t max_chunks)
+void lease_count_indices(struct lease *lease, int by)
 {
-    struct lease *lease = lease_make(core, client, device, chunk_bytes, max_chunks);
+    struct tenant *tenant = lease->account->tenant;
+
+    if (lease->kind == CORE_LEASE_ARENA)
+        tenant->arenas += (uint32_t) by;
+    else if (lease->kind == CORE_LEASE_SEGMENT)
+        tenant->segments += (uint32_t) by;
+    tenant->index_count += (uint32_t) by * lease->max;
+}
+
+static struct lease *lease_make_indexed(struct core *core, struct client *client, uint32_t device,
+    uint64_t chunk_bytes, enum core_lease_kind kind, uint32_t max)
+{
+    struct lease *lease = lease_make(core, client, device, chunk_bytes, kind, max);
 
     if (!lease)
         return NULL;
-    lease->chunks = calloc(max_chunks, sizeof(struct chunk *));
+    lease_count_indices(lease, 1);
+    lease->chunks = calloc(max, sizeof(struct chunk *));
     if (!lease->chunks) {
         lease_drop_pending(core, lease);
         return NULL;
     }
-    lease->room = max_chunks;
-    client->tenant->arenas++;
-    client->tenant->arena_chunks += max_chunks;
-    lease_activate(core, lease);
+    lease->room = max;
     return lease;
+}
+
+struct lease *lease_new_arena(struct core *core, struct client *client, uint32_t device,
+    uint64_t chunk_bytes, uint32_t max_chunks)
+{
+    struct lease *lease =
+        lease_make_indexed(core, client, device, chunk_bytes, CORE_LEASE_ARENA, max_chunks);
+
+    if (lease)
+        lease_activate(core, lease);
+    return lease;
+}
+
+struct lease *lease_new_segment(struct core *core, struct client *client, uint32_t device,
+    uint64_t chunk_bytes, uint32_t chunks)
+{
+    return lease_make_indexed(core, client, device, chunk_bytes, CORE_LEASE_SEGMENT, chunks);
 }
 
 void lease_drop_pending(struct core *core, struct lease *lease)
 {
     assert(lease->count == 0);
     lease->account->tenant->leases_pending--;
+    lease_count_indices(lease, -1);
     holder_free(core, list_first(&lease->holders, struct holder, lease_link));
     lease_free(core, lease);
 }
@@ -142,7 +171,8 @@ static bool chunk_kept(const struct lease *lease, const struct chunk *chunk)
     const struct account *account = lease->account;
     uint64_t used = sub_saturate(account->used, account_returning(account));
 
-    return !chunk->forsaken && account->tenant->configured && used <= account->limits.max;
+    return !chunk->forsaken && lease->kind != CORE_LEASE_SEGMENT && account->tenant->configured &&
+           used <= account->limits.max;
 }
 
 /* A holder lets go of a chunk that it has: with the last one it is the broker's again. */
@@ -175,8 +205,7 @@ void lease_end(struct core *core, struct lease *lease)
     change_lease(core, lease);
     assert(lease->count == 0 && lease->request_count == 0);
     tenant->leases--;
-    tenant->arenas -= lease->max > 0;
-    tenant->arena_chunks -= lease->max;
+    lease_count_indices(lease, -1);
     core->active_leases--;
     lease_free(core, lease);
 }
@@ -234,7 +263,7 @@ void lease_shrink_event(struct core *core, struct client *client, const struct c
         return;
     if (lease->max > 0) {
         answer_refuse(core, event, GMB_STATUS_INVALID, GMB_LIMIT_NONE,
-            "the lease is an arena: its chunks are returned by index");
+            "the lease is no workspace: its chunks are returned by index");
         return;
     }
     if (keep == 0 || keep > lease->count) {
@@ -269,6 +298,11 @@ void lease_return_event(struct core *core, struct client *client, const struct c
     if (!holder) {
         answer_refuse(
             core, event, GMB_STATUS_NOT_FOUND, GMB_LIMIT_NONE, "the client has no such lease");
+        return;
+    }
+    if (lease->kind == CORE_LEASE_SEGMENT && !client->steward) {
+        answer_refuse(core, event, GMB_STATUS_INVALID, GMB_LIMIT_NONE,
+            "the lease is a segment: it is given back whole");
         return;
     }
     if (!run_held(holder, first, count)) {

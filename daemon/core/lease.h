@@ -13,6 +13,11 @@ void lease_extend(struct core *core, const struct request *request);
 /* An arena is active from the start. NULL without host memory. */
 struct lease *lease_new_arena(struct core *core, struct client *client, uint32_t device,
     uint64_t chunk_bytes, uint32_t max_chunks);
+/* PENDING, with `chunks` indices, all of which its request fills. NULL without host memory. */
+struct lease *lease_new_segment(struct core *core, struct client *client, uint32_t device,
+    uint64_t chunk_bytes, uint32_t chunks);
+/* Its indices are counted, by 1 or −1, as long as it exists, whether they are filled or not. */
+void lease_count_indices(struct lease *lease, int by);
 /* Whether any of these indices of an arena is filled or asked for. */
 bool lease_overlaps(const struct lease *lease, uint32_t first, uint32_t count);
 /* An active lease; NULL when there is none or the client is no holder of it. */

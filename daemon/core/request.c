@@ -296,12 +296,53 @@ void request_new_lease(struct core *core, struct client *client, const struct co
     request_enter(core, client, lease, event, 0, bytes, event->lease_request.wait_ns);
 }
 
-/* An arena costs no device memory at first: nothing but this bounds what empty ones cost here. */
+/* Empty indices cost no device memory: nothing but this bounds what they cost here. */
+static bool indices_allowed(
+    struct core *core, const struct tenant *tenant, const struct core_event *event, uint32_t count)
+{
+    uint32_t left = LIMIT_INDICES_PER_TENANT - tenant->index_count;
+
+    if (count <= left)
+        return true;
+    answer_refuse(core, event, GMB_STATUS_EXHAUSTED, GMB_LIMIT_CHUNKS,
+        "tenant %s: its arenas and segments may have %u chunks more, %u requested", tenant->name,
+        left, count);
+    return false;
+}
+
+void request_new_segment(struct core *core, struct client *client, const struct core_event *event)
+{
+    uint32_t index = event->lease_request.device;
+    uint64_t bytes = event->lease_request.bytes, chunk_bytes;
+    struct device *device = new_lease_device(core, client, event, index);
+    const struct tenant *tenant = client->tenant;
+    struct lease *lease;
+    uint32_t chunks;
+
+    if (!device)
+        return;
+    if (tenant->segments >= LIMIT_SEGMENTS_PER_TENANT) {
+        answer_refuse(core, event, GMB_STATUS_EXHAUSTED, GMB_LIMIT_LEASES_MAX,
+            "tenant %s: a tenant has at most %d segments", tenant->name, LIMIT_SEGMENTS_PER_TENANT);
+        return;
+    }
+    chunk_bytes = request_chunk_bytes(core, device, event, bytes, event->lease_request.chunk_bytes);
+    if (chunk_bytes == 0)
+        return;
+    chunks = (uint32_t) ((bytes - 1) / chunk_bytes + 1);
+    if (!indices_allowed(core, tenant, event, chunks))
+        return;
+    lease = lease_new_segment(core, client, index, chunk_bytes, chunks);
+    if (!lease) {
+        request_no_memory(core, event);
+        return;
+    }
+    request_enter(core, client, lease, event, 0, bytes, event->lease_request.wait_ns);
+}
+
 static bool arena_allowed(struct core *core, const struct tenant *tenant,
     const struct device *device, const struct core_event *event)
 {
-    uint32_t left = LIMIT_ARENA_CHUNKS_PER_TENANT - tenant->arena_chunks;
-
     if (device->failed)
         answer_refuse(core, event, GMB_STATUS_GPU, GMB_LIMIT_DEVICE,
             "device %u is out of service since it failed: no arena for tenant %s", device->index,
@@ -313,12 +354,8 @@ static bool arena_allowed(struct core *core, const struct tenant *tenant,
     else if (tenant->arenas >= LIMIT_ARENAS_PER_TENANT)
         answer_refuse(core, event, GMB_STATUS_EXHAUSTED, GMB_LIMIT_LEASES_MAX,
             "tenant %s: a tenant has at most %d arenas", tenant->name, LIMIT_ARENAS_PER_TENANT);
-    else if (event->arena_request.max_chunks > left)
-        answer_refuse(core, event, GMB_STATUS_EXHAUSTED, GMB_LIMIT_CHUNKS,
-            "tenant %s: its arenas may have %u chunks more, %u requested", tenant->name, left,
-            event->arena_request.max_chunks);
     else
-        return true;
+        return indices_allowed(core, tenant, event, event->arena_request.max_chunks);
     return false;
 }
 
@@ -358,6 +395,9 @@ void request_fill(struct core *core, struct client *client, const struct core_ev
     if (!lease)
         answer_refuse(
             core, event, GMB_STATUS_NOT_FOUND, GMB_LIMIT_NONE, "the client has no such lease");
+    else if (lease->kind == CORE_LEASE_SEGMENT && !client->steward)
+        answer_refuse(core, event, GMB_STATUS_INVALID, GMB_LIMIT_NONE,
+            "the lease is a segment: it has all its chunks from the start");
     else if (!holder_find(lease, client)->open)
         answer_refuse(core, event, GMB_STATUS_INVALID, GMB_LIMIT_NONE,
             "the client has attached to the arena and not taken part in it yet");
@@ -386,7 +426,7 @@ void request_grow(struct core *core, struct client *client, const struct core_ev
         answer_refuse(core, event, GMB_STATUS_INVALID, GMB_LIMIT_NONE, "growth by 0 bytes");
     else if (lease->max > 0)
         answer_refuse(core, event, GMB_STATUS_INVALID, GMB_LIMIT_NONE,
-            "the lease is an arena: it is filled by index");
+            "the lease is no workspace: it doesn't grow behind its end");
     else if (lease->request_count > 0)
         answer_refuse(core, event, GMB_STATUS_INVALID, GMB_LIMIT_NONE,
             "a request to grow the lease is in flight");

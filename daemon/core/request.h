@@ -5,6 +5,7 @@
 
 /* Events of active clients; each answers at once or leaves a request behind. */
 void request_new_lease(struct core *core, struct client *client, const struct core_event *event);
+void request_new_segment(struct core *core, struct client *client, const struct core_event *event);
 void request_new_arena(struct core *core, struct client *client, const struct core_event *event);
 void request_fill(struct core *core, struct client *client, const struct core_event *event);
 void request_grow(struct core *core, struct client *client, const struct core_event *event);

@@ -109,7 +109,9 @@ static bool lease_sane(const struct core *core, const struct core_record *record
     const struct device *device;
     uint64_t bytes = record->lease.chunk_bytes;
 
-    if (record->lease.device >= core->device_count)
+    if (record->lease.device >= core->device_count ||
+        (unsigned) record->lease.kind > CORE_LEASE_SEGMENT ||
+        (record->lease.kind == CORE_LEASE_WORKSPACE) != (record->lease.max == 0))
         return false;
     device = core->devices[record->lease.device];
     return bytes > 0 && bytes <= LIMIT_CHUNK_BYTES && bytes % device->granularity == 0 &&
@@ -132,7 +134,10 @@ static int holder_add(
 
 static int lease_restore(struct core *core, const struct core_record *record)
 {
-    struct client *client = slots_find(&core->clients, record->lease.client);
+    /* Of a segment the shell knows nothing any more, and nobody its other holders: it ends. */
+    struct client *client = record->lease.kind == CORE_LEASE_SEGMENT
+                                ? NULL
+                                : slots_find(&core->clients, record->lease.client);
     struct tenant *tenant = tenant_at(core, record->lease.tenant);
     struct chunk **chunks = NULL;
     struct lease *lease;
@@ -160,14 +165,14 @@ static int lease_restore(struct core *core, const struct core_record *record)
     lease->chunk_bytes = record->lease.chunk_bytes;
     lease->chunks = chunks;
     lease->max = record->lease.max;
+    lease->kind = record->lease.kind;
     lease->room = room;
     lease->state = LEASE_ACTIVE;
     lease->since_ns = core->now_ns;
     list_init(&lease->holders);
     list_init(&lease->requests);
     tenant->leases++;
-    tenant->arenas += lease->max > 0;
-    tenant->arena_chunks += lease->max;
+    lease_count_indices(lease, 1);
     core->active_leases++;
     return client ? holder_add(core, lease, client, 0, record->lease.open || lease->max == 0) : 0;
 }

@@ -36,7 +36,7 @@ void stalled_request(struct core *core, struct account *account, struct client *
 {
     struct client_device *place = place_of(account, client);
 
-    if (client->state != CLIENT_ACTIVE)
+    if (client->state != CLIENT_ACTIVE || client->steward)
         return;
     place->waiting = (uint16_t) (place->waiting + by);
     place_state(core, account, place, false);
@@ -47,7 +47,7 @@ void stalled_lease(struct core *core, struct account *account, struct client *cl
     struct client_device *place = place_of(account, client);
     bool active = place->leases > 0;
 
-    if (client->state != CLIENT_ACTIVE)
+    if (client->state != CLIENT_ACTIVE || client->steward)
         return;
     place->leases += (uint32_t) by;
     if (active == (place->leases > 0))
@@ -61,7 +61,8 @@ void stalled_restore_event(struct core *core, const struct core_event *event)
     struct client *client = slots_find(&core->clients, event->client);
     uint32_t device = event->restore_wait.device;
 
-    if (!client || client->state != CLIENT_ACTIVE || device >= core->device_count)
+    if (!client || client->state != CLIENT_ACTIVE || client->steward ||
+        device >= core->device_count)
         return;
     client->devices[device].restoring = event->restore_wait.waits;
     place_state(core, &client->tenant->accounts[device], &client->devices[device], false);

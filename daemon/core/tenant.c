@@ -59,7 +59,8 @@ struct tenant *tenant_new_at(struct core *core, const char *name, uint32_t index
 
 void tenant_free(struct core *core, struct tenant *tenant)
 {
-    assert(tenant->clients == 0 && tenant->leases == 0 && tenant->leases_pending == 0);
+    assert(tenant->clients == 0 && tenant->stewards == 0 && tenant->leases == 0 &&
+           tenant->leases_pending == 0);
     pressure_forget(core, tenant);
     for (uint32_t i = 0; i < tenant->account_count; i++)
         account_done(&tenant->accounts[i]);
@@ -71,7 +72,7 @@ void tenant_free(struct core *core, struct tenant *tenant)
 
 static bool tenant_gone(const struct tenant *tenant)
 {
-    if (tenant->configured || tenant->clients > 0)
+    if (tenant->configured || tenant->clients > 0 || tenant->stewards > 0)
         return false;
     for (uint32_t i = 0; i < tenant->account_count; i++) {
         const struct account *account = &tenant->accounts[i];

@@ -5,6 +5,7 @@
  *             that no tenant pays for. Every chunk is charged to exactly one account at any time
  *   holder    one client's part in a lease: which of its chunks its process has, or may have
  *             mapped. A lease has one holder or, if it is shared, several of one tenant
+ *   steward   a client that is no process: it holds what is to outlive every process
  *   charge    the token in the chunk that says which account pays, and under which heading
  *   pool      chunks of one size on one account that lie ready: CACHED ones of a tenant, CLEAN ones
  *             of nobody
@@ -137,8 +138,8 @@ struct chunk {
     struct lease *lease;     /* LEASED, and CREATING for one */
     struct request *request; /* CREATING for one */
     uint32_t index;          /* in the lease */
+    uint16_t holders;        /* LEASED: that have it. It comes back when none has */
     uint8_t state;           /* enum chunk_state */
-    uint8_t holders;         /* LEASED: that have it. It comes back when none has */
     bool issued : 1;         /* CREATING, RELEASING: the shell has the job */
     bool exposed : 1;        /* was granted once: never goes to another tenant */
     bool forsaken : 1;       /* a holder died with it, whose process may have handed it on */
@@ -226,8 +227,10 @@ struct tenant {
     bool dropped; /* was configured; kept until its last byte is back */
     bool changed; /* new: not written down yet */
     uint32_t clients, leases, leases_pending, waiting;
-    uint32_t arenas, arena_chunks; /* of the leases, and their indices */
-    uint32_t attached;             /* holders of its leases beyond the first of each */
+    uint32_t arenas, segments; /* of the leases, and … */
+    uint32_t index_count;      /* … the indices of both */
+    uint32_t attached;         /* holders of its leases beyond the first of each */
+    uint32_t stewards;         /* clients that `clients` doesn't count */
     struct ladder ladder;
     struct ladder_state rung;
     struct ladder_rung asked; /* steps of the last advice */
@@ -250,6 +253,7 @@ struct client {
     struct slot slot;
     struct tenant *tenant;
     enum client_state state;
+    bool steward;
     struct list holdings; /* struct holder.client_link, of ACTIVE leases */
     struct list requests; /* struct request.client_link */
     uint32_t holding_count, request_count;
@@ -257,26 +261,30 @@ struct client {
     struct client_device devices[]; /* by device index */
 };
 
+/* … or of a segment, whose holders aren't written down: it ends with its core. */
+#define HOLDER_NOWHERE UINT8_MAX
+
 struct holder {
     struct list lease_link;  /* lease.holders, in the order in which they came */
     struct list client_link; /* client.holdings once the lease is ACTIVE */
     struct lease *lease;
     struct client *client;
     uint32_t count; /* granted chunks that it has */
-    uint8_t place;  /* among the lease's holders, its own as long as it is there */
+    uint8_t place;  /* among an arena's holders, its own as long as it is there … */
     bool open;      /* it gets what is filled from now on */
-    uint64_t has[]; /* of an arena: a bit for each index; of a workspace it has all */
+    uint64_t has[]; /* a bit for each index; of a workspace it has all */
 };
 
 struct lease {
     struct slot slot;
     struct account *account;
     enum lease_state state;
+    enum core_lease_kind kind;
     struct list holders; /* struct holder.lease_link; a PENDING lease has one, too */
     uint32_t holder_count;
     uint64_t chunk_bytes, since_ns;
     uint32_t count; /* granted chunks */
-    uint32_t max;   /* indices of an arena, any of which may be empty; 0: no arena, no holes */
+    uint32_t max;   /* indices, any of which may be empty; 0: a workspace, which has no holes */
     uint32_t room;
     struct chunk **chunks;  /* by index: granted ones, and those of requests that are CREATING */
     struct list requests;   /* struct request.lease_link, in flight for this lease … */
@@ -337,6 +345,7 @@ struct core {
     struct tenant *tenants[LIMIT_TENANTS];
     uint32_t tenant_high, tenant_count, dropped_tenants, changed_tenants;
     struct lease *changed_lease; /* whose holders are to be written */
+    uint32_t stewards;           /* of all tenants: in `clients` */
     struct slots clients, leases, requests, chunks;
     struct list pools[POOL_BUCKETS];
     struct heap deadlines, wakes;

@@ -15,7 +15,7 @@ void core_totals_get(const struct core *core, struct core_totals *ret)
         .timed_out = core->timed_out,
         .devices = core->device_count,
         .tenants = core->tenant_count,
-        .clients = core->clients.used,
+        .clients = core->clients.used - core->stewards,
         .leases = core->active_leases,
         .waiting = core->waiting,
     };
@@ -192,7 +192,7 @@ bool core_client_next(const struct core *core, core_id after, struct core_client
     for (uint32_t i = slot_number_after(after); i < core->clients.high; i++) {
         const struct client *client = slots_at(&core->clients, i);
 
-        if (!client)
+        if (!client || client->steward)
             continue;
         client_view(client, ret);
         return true;
@@ -213,6 +213,7 @@ static void lease_view(const struct lease *lease, struct core_lease_view *ret)
     *ret = (struct core_lease_view){
         .id = slot_id(&lease->slot),
         .client = first ? slot_id(&first->client->slot) : 0,
+        .kind = lease->kind,
         .holders = lease->holder_count,
         .tenant = lease->account->tenant->index,
         .device = lease->account->device->index,

@@ -17,7 +17,9 @@
 #define ACCOUNTS_AT (TENANTS_AT + PAGES((off_t) LIMIT_TENANTS * 128))
 #define ACCOUNTS ((uint32_t) LIMIT_DEVICES * LEDGER_ACCOUNTS_PER_DEVICE)
 #define CLIENTS_AT (ACCOUNTS_AT + PAGES((off_t) ACCOUNTS * 64))
-#define LEASES_AT (CLIENTS_AT + PAGES((off_t) LIMIT_CLIENTS * 128))
+/* A tenant has a client more, its steward. */
+#define CLIENTS (LIMIT_CLIENTS + LIMIT_TENANTS)
+#define LEASES_AT (CLIENTS_AT + PAGES((off_t) CLIENTS * 128))
 #define LEASES ((uint32_t) LIMIT_CHUNKS_TOTAL + LIMIT_REQUESTS_TOTAL)
 #define HOLDERS_AT (LEASES_AT + PAGES((off_t) LEASES * 128))
 #define HOLDERS (LEASES * LIMIT_LEASE_HOLDERS)
@@ -27,7 +29,7 @@
 const struct ledger_region ledger_regions[CORE_RECORD_MAX] = {
     [CORE_RECORD_TENANT] = {TENANTS_AT, 128, LIMIT_TENANTS},
     [CORE_RECORD_ACCOUNT] = {ACCOUNTS_AT, 64, ACCOUNTS},
-    [CORE_RECORD_CLIENT] = {CLIENTS_AT, 128, LIMIT_CLIENTS},
+    [CORE_RECORD_CLIENT] = {CLIENTS_AT, 128, CLIENTS},
     [CORE_RECORD_LEASE] = {LEASES_AT, 128, LEASES},
     [CORE_RECORD_HOLDER] = {HOLDERS_AT, 64, HOLDERS},
     [CORE_RECORD_CHUNK] = {CHUNKS_AT, 64, LIMIT_CHUNKS_TOTAL},
@@ -237,6 +239,7 @@ static void lease_encode(
     ret->chunk_bytes = record->core.lease.chunk_bytes;
     ret->count = record->core.lease.count;
     ret->max = record->core.lease.max;
+    ret->kind = (uint8_t) record->core.lease.kind;
     ret->page_bytes = record->lease.page_bytes;
     ret->element = record->lease.element;
     ret->format = record->lease.format;

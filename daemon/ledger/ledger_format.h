@@ -61,8 +61,8 @@ struct disk_lease {
     uint32_t count, max;
     uint8_t element, format, kept;
     char label[LIMIT_NAME_BYTES + 1];
-    uint8_t open;
-    char zero[3];
+    uint8_t open, kind; /* enum core_lease_kind */
+    char zero[2];
     uint64_t checksum;
 };
 

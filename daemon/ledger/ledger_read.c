@@ -44,6 +44,7 @@ static bool lease_decode(
     ret->core.lease.device = core_device(ledger, disk->device);
     ret->core.lease.count = disk->count;
     ret->core.lease.max = disk->max;
+    ret->core.lease.kind = (enum core_lease_kind) disk->kind;
     ret->core.lease.chunk_bytes = disk->chunk_bytes;
     ret->lease.page_bytes = disk->page_bytes;
     ret->lease.element = disk->element;

@@ -16,6 +16,7 @@ static int kernels_load(struct device *device, struct gpu_error *error)
         CUfunction *function;
     } kernels[] = {
         {"page_copy", &device->copy},
+        {"page_checksum", &device->checksum},
         {"page_scrub", &device->scrub},
         {"page_quantize", &device->quantize},
         {"page_dequantize", &device->dequantize},

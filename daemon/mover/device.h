@@ -15,7 +15,7 @@ struct device {
     CUcontext context;
     uint64_t free_bytes; /* before the context was made; 0 where nobody tells */
     CUmodule module;
-    CUfunction copy, scrub, quantize, dequantize;
+    CUfunction copy, checksum, scrub, quantize, dequantize;
 };
 
 /* Opens the driver, makes the context, loads the kernels. -ENODEV when `uuid` isn't visible. */

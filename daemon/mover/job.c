@@ -56,6 +56,8 @@ static const char *chunks_parse(
 static const char *copies_parse(
     struct job *job, const Gmb__MoverJob *message, const struct job_bounds *bounds)
 {
+    bool sums = job->kind == GMB__MOVER_JOB_KIND__MOVER_JOB_CHECKSUM;
+
     for (uint32_t i = 0; i < job->copy_count; i++) {
         const Gmb__MoverCopy *copy = message->copies[i];
         const struct job_chunk *chunk;
@@ -66,8 +68,10 @@ static const char *copies_parse(
         if (copy->chunk_offset % 16 != 0 || copy->chunk_offset > chunk->bytes ||
             job->page_bytes > chunk->bytes - copy->chunk_offset)
             return "a page lies outside its chunk";
-        if (copy->tier_offset % 16 != 0 || copy->tier_offset >= bounds->tier_bytes ||
-            job->slot_bytes > bounds->slab_bytes - copy->tier_offset % bounds->slab_bytes)
+        if (sums
+                ? copy->tier_offset != 0
+                : copy->tier_offset % 16 != 0 || copy->tier_offset >= bounds->tier_bytes ||
+                      job->slot_bytes > bounds->slab_bytes - copy->tier_offset % bounds->slab_bytes)
             return "a slot lies outside its slab";
         job->copies[i] = (struct job_copy){
             .chunk = copy->chunk,
@@ -82,7 +86,8 @@ static const char *copies_parse(
 /* What the kind asks for as a whole. */
 static const char *shape_check(const Gmb__MoverJob *message, const struct job_bounds *bounds)
 {
-    bool copies = message->kind == GMB__MOVER_JOB_KIND__MOVER_JOB_EVICT ||
+    bool sums = message->kind == GMB__MOVER_JOB_KIND__MOVER_JOB_CHECKSUM;
+    bool copies = sums || message->kind == GMB__MOVER_JOB_KIND__MOVER_JOB_EVICT ||
                   message->kind == GMB__MOVER_JOB_KIND__MOVER_JOB_RESTORE;
 
     if (!copies && message->kind != GMB__MOVER_JOB_KIND__MOVER_JOB_SCRUB &&
@@ -99,7 +104,9 @@ static const char *shape_check(const Gmb__MoverJob *message, const struct job_bo
         return "the page size makes no sense";
     if ((unsigned) message->format >= PAGE_FORMAT_MAX || message->element >= PAGE_ELEMENT_MAX)
         return "unknown format";
-    if (bounds->slab_bytes == 0)
+    if (sums && message->format != GMB__MOVER_FORMAT__MOVER_FORMAT_RAW)
+        return "only bytes as they are can be summed";
+    if (!sums && bounds->slab_bytes == 0)
         return "there is no tier";
     return NULL;
 }
@@ -124,7 +131,8 @@ int job_parse(const Gmb__MoverJob *message, const struct job_bounds *bounds, siz
         job->element = (enum page_element) message->element;
         job->page_bytes = message->page_bytes;
         job->slot_bytes = job_slot_bytes(job->format, job->element, job->page_bytes);
-        if (job->slot_bytes == 0 || job->slot_bytes > bounds->slab_bytes)
+        if (job->kind != GMB__MOVER_JOB_KIND__MOVER_JOB_CHECKSUM &&
+            (job->slot_bytes == 0 || job->slot_bytes > bounds->slab_bytes))
             return job_refuse("the page doesn't go into a slot of this format", ret_reason);
     }
     reason = chunks_parse(job, message, bounds, fd_count);

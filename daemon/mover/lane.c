@@ -1,6 +1,8 @@
 /*
  * EVICT is one launch over the whole job: each page is read once, written into its slot and summed.
  *
+ * CHECKSUM reads each page where it is.
+ *
  * RESTORE is one launch too: slots are summed on their way to their pages, so that the bus is
  * crossed once. Nobody may look at a page until the job is answered; what turns out not to be what
  * was evicted is wiped before that.
@@ -151,6 +153,17 @@ static struct page_batch table_batch(const struct lane *lane, uint64_t count, ui
     };
 }
 
+static bool is_evict(const struct job *job)
+{
+    return job->kind == GMB__MOVER_JOB_KIND__MOVER_JOB_EVICT;
+}
+
+/* Its pages stay where they are: the tier has no part in it. */
+static bool is_checksum(const struct job *job)
+{
+    return job->kind == GMB__MOVER_JOB_KIND__MOVER_JOB_CHECKSUM;
+}
+
 /* The launch that does `count` copies: gather or scatter, as the bytes are or quantized. */
 static int batch_launch(
     struct lane *lane, const struct job *job, uint32_t count, struct gpu_error *error)
@@ -158,10 +171,13 @@ static int batch_launch(
     const struct device *device = lane->device;
     struct page_batch batch = table_batch(lane, count, job->page_bytes);
     struct page_copy_args copy = {batch};
+    struct page_checksum_args checksum = {batch};
     struct page_quantize_args quantize = {batch, job->element, job->format};
     struct page_dequantize_args dequantize = {batch, job->element, job->format};
     uint64_t blocks = page_units(count, job->page_bytes);
 
+    if (is_checksum(job))
+        return launch(lane, device->checksum, blocks, &checksum, "page_checksum", error);
     if (job->format == PAGE_FORMAT_RAW)
         return launch(lane, device->copy, blocks, &copy, "page_copy", error);
     if (job->kind == GMB__MOVER_JOB_KIND__MOVER_JOB_EVICT)
@@ -171,21 +187,17 @@ static int batch_launch(
 
 /* ------------------------------------------------------------------ jobs */
 
-static bool is_evict(const struct job *job)
-{
-    return job->kind == GMB__MOVER_JOB_KIND__MOVER_JOB_EVICT;
-}
-
 /* The next ones from `first` on. */
 static struct batch batch_next(
     const struct lane *lane, const struct job *job, const uint64_t *addresses, uint32_t first)
 {
-    bool disk = slabs_on_disk(lane->slabs, job->copies[first].tier_offset);
+    bool disk = !is_checksum(job) && slabs_on_disk(lane->slabs, job->copies[first].tier_offset);
     uint64_t most = disk ? slabs_slab_bytes(lane->slabs) / job->slot_bytes : JOB_COPIES_MAX;
     uint32_t count = 1;
 
     while (count < most && first + count < job->copy_count &&
-           slabs_on_disk(lane->slabs, job->copies[first + count].tier_offset) == disk)
+           (is_checksum(job) ||
+               slabs_on_disk(lane->slabs, job->copies[first + count].tier_offset) == disk))
         count++;
     return (struct batch){
         .span = {.job = job, .first = first, .count = count},
@@ -197,7 +209,7 @@ static struct batch batch_next(
 static int batch_copy(struct lane *lane, const struct batch *batch, struct gpu_error *error)
 {
     const struct job *job = batch->span.job;
-    bool evict = is_evict(job);
+    bool restore = job->kind == GMB__MOVER_JOB_KIND__MOVER_JOB_RESTORE;
     int r = 0;
 
     for (uint32_t i = 0; r == 0 && i < batch->span.count; i++) {
@@ -205,11 +217,11 @@ static int batch_copy(struct lane *lane, const struct batch *batch, struct gpu_e
         uint64_t page = batch->addresses[copy->chunk] + copy->chunk_offset;
         uint64_t slot = lane->bounce.address + i * job->slot_bytes;
 
-        if (!batch->disk)
+        if (!batch->disk && !is_checksum(job))
             r = slabs_address(lane->slabs, copy->tier_offset, &slot, error);
         lane->host->moves[i] = (struct page_move){
-            .src = evict ? page : slot,
-            .dst = evict ? slot : page,
+            .src = restore ? slot : page,
+            .dst = restore ? page : slot,
         };
     }
     if (r == 0)
@@ -261,6 +273,8 @@ static int batch_run(
     if (r < 0)
         return r;
     memcpy(ret_sums, lane->host->sums, batch->span.count * sizeof(uint64_t));
+    if (is_checksum(batch->span.job))
+        return 0;
     if (!evict)
         return damaged_wipe(lane, batch, error);
     return batch->disk ? bounce_write(&lane->bounce, lane->slabs, &batch->span, error) : 0;

@@ -47,7 +47,7 @@ docs() {
 exports() {
     nm -D --defined-only "$1" | awk '$2 != "A" {sub(/@.*/, "", $3); print $3}' | sort >"$scratch/is"
     # Declarations start in the first column; nothing else there has a parenthesis behind gmb_.
-    grep -ohE '^[a-z].*\bgmb_[a-z_]+\(' "$root/client/gmb.h" "$root/client/gmb_pressure.h" |
+    grep -hoE '^[a-z].*\bgmb_[a-z_]+\(' "$root"/client/gmb{,_pressure,_segment}.h |
         grep -oE 'gmb_[a-z_]+\($' | tr -d '(' | sort >"$scratch/ought"
     [[ $(wc -l <"$scratch/ought") -gt 20 ]] || { echo "the header's names weren't found"; exit 1; }
     diff "$scratch/ought" "$scratch/is"

@@ -265,16 +265,27 @@ const struct core_action *world_set(
     return &world->answers[first];
 }
 
-core_id world_client(struct world *world, const char *tenant)
+static core_id client_add(struct world *world, const char *tenant, bool steward)
 {
     struct core_event event = {.type = CORE_EVENT_CLIENT_ADD, .cookie = 9};
     size_t first = world->answer_count;
 
     event.client_add.tenant = tenant;
+    event.client_add.steward = steward;
     world_step(world, &event);
     ENSURE(world->answers[first].cookie == 9, "no answer to the client");
     return world->answers[first].type == CORE_ACTION_CLIENT_ADDED ? world->answers[first].client
                                                                   : 0;
+}
+
+core_id world_client(struct world *world, const char *tenant)
+{
+    return client_add(world, tenant, false);
+}
+
+core_id world_steward(struct world *world, const char *tenant)
+{
+    return client_add(world, tenant, true);
 }
 
 void world_detach(struct world *world, core_id client)
@@ -295,16 +306,29 @@ static uint64_t send(struct world *world, struct core_event *event, core_id clie
     return event->request;
 }
 
-uint64_t world_request(struct world *world, core_id client, uint32_t device, uint64_t bytes,
-    uint64_t chunk_bytes, uint64_t wait_ns)
+static uint64_t lease_ask(struct world *world, enum core_event_type type, core_id client,
+    uint32_t device, uint64_t bytes, uint64_t chunk_bytes, uint64_t wait_ns)
 {
-    struct core_event event = {.type = CORE_EVENT_LEASE_REQUEST};
+    struct core_event event = {.type = type};
 
     event.lease_request.device = device;
     event.lease_request.bytes = bytes;
     event.lease_request.chunk_bytes = chunk_bytes;
     event.lease_request.wait_ns = wait_ns;
     return send(world, &event, client);
+}
+
+uint64_t world_request(struct world *world, core_id client, uint32_t device, uint64_t bytes,
+    uint64_t chunk_bytes, uint64_t wait_ns)
+{
+    return lease_ask(world, CORE_EVENT_LEASE_REQUEST, client, device, bytes, chunk_bytes, wait_ns);
+}
+
+uint64_t world_segment(struct world *world, core_id client, uint32_t device, uint64_t bytes,
+    uint64_t chunk_bytes, uint64_t wait_ns)
+{
+    return lease_ask(
+        world, CORE_EVENT_SEGMENT_REQUEST, client, device, bytes, chunk_bytes, wait_ns);
 }
 
 uint64_t world_gang(struct world *world, core_id client, const struct core_gang_part *parts,

@@ -97,11 +97,15 @@ const struct core_action *world_set(
     struct world *world, const struct core_tenant_config *tenant, uint64_t expected_revision);
 /* 0 when refused. */
 core_id world_client(struct world *world, const char *tenant);
+/* The shell's own, of the tenant. */
+core_id world_steward(struct world *world, const char *tenant);
 void world_detach(struct world *world, core_id client);
 void world_kill(struct world *world, core_id client);
 
 /* Each returns the number of the request. */
 uint64_t world_request(struct world *world, core_id client, uint32_t device, uint64_t bytes,
+    uint64_t chunk_bytes, uint64_t wait_ns);
+uint64_t world_segment(struct world *world, core_id client, uint32_t device, uint64_t bytes,
     uint64_t chunk_bytes, uint64_t wait_ns);
 uint64_t world_gang(struct world *world, core_id client, const struct core_gang_part *parts,
     uint32_t count, uint64_t wait_ns);

@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 
 #include "daemon/broker.h"
+#include "daemon/segment.h"
 #include "tests/fuzz/fuzz.h"
 
 #define DEVICE_BYTES (UINT64_C(256) << 20)
@@ -83,7 +84,9 @@ static struct broker *broker;
 
 static void broker_make(void)
 {
-    static const char text[] = "[Tenant a]\nUser=*\nMemoryMax=64M\n"
+    /* Without a host tier no mover is started, which would need a program and a device. */
+    static const char text[] = "[Broker]\nHostTier=0\n[ShareGroup g]\nMemoryMax=32M\n"
+                               "[Tenant a]\nUser=*\nMemoryMax=64M\nShareGroup=g\n"
                                "DegradeLow=reduce-batch 0.5\nDegradeCritical=pause-new\n";
     struct config_device devices[LIMIT_DEVICES];
     char error[CONFIG_ERROR_BYTES];
@@ -149,6 +152,18 @@ static void input_play(int fd, const uint8_t *data, size_t size)
     }
 }
 
+/* What is sealed outlives its session. */
+static void segments_remove(void)
+{
+    list_for_each(segment, &broker->segments->all, struct segment, all_link)
+    {
+        if (segment->state != SEGMENT_REMOVED)
+            segment_remove(segment);
+    }
+    broker_settle(broker);
+    FUZZ_CHECK(list_empty(&broker->segments->all));
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct identity identity = IDENTITY_NONE;
@@ -175,6 +190,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         broker_step(broker, &dead);
         broker_settle(broker);
     }
+    segments_remove();
     FUZZ_CHECK(broker->clients == NULL);
     FUZZ_CHECK(core_check(broker->core) == NULL);
     /* Another thread closes the session's socket. */

@@ -24,7 +24,7 @@ MAY_USE = {
 }
 
 # Generated headers are in no tracked folder.
-GENERATED = {'gmb.pb-c.h': 'proto', 'pressure.pb-c.h': 'proto', 'proto/gmb.pb-c.h': 'proto', 'proto/mover.pb-c.h': 'proto'}
+GENERATED = {'gmb.pb-c.h': 'proto', 'pressure.pb-c.h': 'proto', 'segment.pb-c.h': 'proto', 'proto/gmb.pb-c.h': 'proto', 'proto/mover.pb-c.h': 'proto'}
 
 # What a header from outside libc starts with, and the layers that may use it.
 FOREIGN = {

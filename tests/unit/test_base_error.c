@@ -99,7 +99,7 @@ START_TEST(numbers_outside_the_enums_are_unknown)
         ck_assert_str_eq(limit_name((enum gmb_limit) outside[i]), "unknown");
     }
     ck_assert_str_eq(limit_name(GMB_LIMIT_MAX), "unknown");
-    ck_assert_str_eq(limit_name((enum gmb_limit)(GMB_LIMIT_MAX - 1)), "holders");
+    ck_assert_str_eq(limit_name((enum gmb_limit)(GMB_LIMIT_MAX - 1)), "unsealed");
 }
 END_TEST
 

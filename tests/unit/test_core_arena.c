@@ -291,7 +291,7 @@ START_TEST(indices_of_arenas_have_a_bound)
     core_id last = 0;
 
     arena_start(16 * MIB);
-    for (unsigned i = 0; i < LIMIT_ARENA_CHUNKS_PER_TENANT / LIMIT_LEASE_CHUNKS - 1; i++)
+    for (unsigned i = 0; i < LIMIT_INDICES_PER_TENANT / LIMIT_LEASE_CHUNKS - 1; i++)
         (void) arena_new(chat, LIMIT_LEASE_CHUNKS);
     last = arena_new(chat, LIMIT_LEASE_CHUNKS - 1);
     assert_refused(

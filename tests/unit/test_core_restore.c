@@ -363,6 +363,22 @@ START_TEST(a_lease_that_ends_while_it_is_held_is_no_cache)
 }
 END_TEST
 
+START_TEST(a_segment_ends_with_its_core_and_none_of_it_is_cached)
+{
+    struct core_lease_view lease;
+    core_id segment;
+
+    arena_start(64 * MIB);
+    segment = assert_granted(chat, world_segment(&world, chat, 0, 6 * MIB, 2 * MIB, SEC));
+    world.leak_next = 3; /* its process goes on to map it */
+    restart();
+    ck_assert(!core_lease_get(world.core, segment, &lease));
+    world_pass(&world, 10 * SEC);
+    ck_assert_uint_eq(world_use(&world, "chat", 0).cached, 0);
+    ck_assert_uint_eq(world_use(&world, "chat", 0).orphaned, 6 * MIB);
+}
+END_TEST
+
 START_TEST(a_reserve_that_was_raised_takes_nothing_away)
 {
     core_id lease;
@@ -468,7 +484,7 @@ START_TEST(tenants_and_clients_that_contradict_are_refused)
     ck_assert_int_eq(give(&client_record), 0);
     ck_assert_int_eq(give(&client_record), -EEXIST);
     bad = client_record;
-    bad.number = LIMIT_CLIENTS;
+    bad.number = LIMIT_CLIENTS + LIMIT_TENANTS; /* stewards have places, too */
     ck_assert_int_eq(give(&bad), -EINVAL);
     bad = client_record;
     bad.number++;
@@ -529,7 +545,8 @@ UNIT_MAIN("core_restore", everything_is_what_it_was,
     what_lay_ready_and_is_gone_is_free_once_it_is_seen, a_release_that_was_not_done_is_done_again,
     orphaned_bytes_stay_the_tenants, a_hole_is_stuck_where_records_were_damaged,
     chunks_of_a_lease_that_cannot_be_read_are_released_not_granted_again,
-    a_lease_that_ends_while_it_is_held_is_no_cache, a_reserve_that_was_raised_takes_nothing_away,
-    a_drained_device_stays_drained,
+    a_lease_that_ends_while_it_is_held_is_no_cache,
+    a_segment_ends_with_its_core_and_none_of_it_is_cached,
+    a_reserve_that_was_raised_takes_nothing_away, a_drained_device_stays_drained,
     an_empty_configuration_takes_nothing_from_those_who_are_restored,
     tenants_and_clients_that_contradict_are_refused, leases_and_chunks_that_contradict_are_refused)

@@ -208,7 +208,7 @@ START_TEST(the_ends_of_each_region_have_room_and_no_more)
     record.core.number++;
     ck_assert_int_eq(ledger_write(ledger, &record), -EINVAL);
     record = client_record;
-    record.core.number = LIMIT_CLIENTS - 1;
+    record.core.number = LIMIT_CLIENTS + LIMIT_TENANTS - 1;
     put(ledger, &record);
     record.core.number++;
     ck_assert_int_eq(ledger_write(ledger, &record), -EINVAL);

@@ -1,0 +1,123 @@
+/* See guest.h. */
+#include "daemon/guest.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <search.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/broker.h"
+#include "daemon/message.h"
+
+/* Of the same process: a copy. */
+static int identity_dup(const struct identity *from, struct identity *ret)
+{
+    _cleanup_identity_ struct identity copy = *from;
+
+    copy.pidfd = fcntl(from->pidfd, F_DUPFD_CLOEXEC, 3);
+    copy.groups = NULL;
+    copy.group_count = 0;
+    copy.cgroup = strdup(from->cgroup);
+    copy.unit = strdup(from->unit);
+    if (copy.pidfd < 0)
+        return -errno;
+    if (copy.cgroup == NULL || copy.unit == NULL)
+        return -ENOMEM;
+    *ret = copy;
+    copy = IDENTITY_NONE;
+    return 0;
+}
+
+static int guest_make(struct session *session, core_id id, const char *group, uint32_t tenant)
+{
+    _cleanup_identity_ struct identity identity = IDENTITY_NONE;
+    const struct client *client = session->client;
+    int r = identity_dup(&client->identity, &identity);
+
+    if (r == 0)
+        r = client_new_take(
+            session->broker, id, group, client->program, &identity, &session->guest);
+    if (r < 0)
+        return r;
+    session->guest->tenant_index = tenant;
+    session->guest->session = session;
+    return 0;
+}
+
+struct client *guest_get(struct session *session, uint64_t request)
+{
+    struct broker *broker = session->broker;
+    const char *group = config_group(broker->config, session->client->tenant);
+    struct core_event event = {.type = CORE_EVENT_CLIENT_ADD, .client_add.tenant = group};
+    const struct core_action *answer;
+    uint32_t tenant;
+
+    if (group == NULL) {
+        message_refuse(session, request, GMB_STATUS_DENIED, GMB_LIMIT_PERMISSION, 0, 0,
+            "the tenant is in no share group");
+        return NULL;
+    }
+    if (session->guest != NULL && strcmp(session->guest->tenant, group) == 0)
+        return session->guest;
+    if (session->guest != NULL) {
+        message_refuse_plainly(session, request, GMB_STATUS_CONFLICT,
+            "the tenant's share group was changed: connect anew");
+        return NULL;
+    }
+    answer = broker_ask(broker, &event);
+    if (answer == NULL || answer->type != CORE_ACTION_CLIENT_ADDED ||
+        !core_tenant_find(broker->core, group, &tenant)) {
+        if (answer != NULL && answer->type == CORE_ACTION_REFUSE)
+            message_refuse(session, request, answer->refuse.status, answer->refuse.limit,
+                answer->refuse.requested_bytes, answer->refuse.available_bytes,
+                answer->refuse.text);
+        return NULL;
+    }
+    if (guest_make(session, answer->client, group, tenant) < 0) {
+        struct core_event dead = {.type = CORE_EVENT_CLIENT_DEAD, .client = answer->client};
+
+        broker_step(broker, &dead);
+        message_refuse_plainly(session, request, GMB_STATUS_INTERNAL,
+            "the broker has no memory or file descriptor for it");
+        return NULL;
+    }
+    return session->guest;
+}
+
+struct search {
+    const struct client *client;
+    const char *group;
+    struct client *found;
+};
+
+static void client_look(const void *node, VISIT visit, void *data)
+{
+    struct client *client = *(struct client *const *) node;
+    struct search *search = data;
+
+    if (visit != preorder && visit != leaf)
+        return;
+    if (client->session == NULL && client->identity.pid == search->client->identity.pid &&
+        client->identity.start_ticks == search->client->identity.start_ticks &&
+        strcmp(client->tenant, search->group) == 0)
+        search->found = client;
+}
+
+void guest_come_back(struct session *session)
+{
+    struct broker *broker = session->broker;
+    struct search search = {
+        session->client, config_group(broker->config, session->client->tenant), NULL};
+    struct core_event event = {.type = CORE_EVENT_CLIENT_ATTACH};
+
+    if (search.group == NULL)
+        return;
+    twalk_r(broker->clients, client_look, &search);
+    if (search.found == NULL)
+        return;
+    session->guest = search.found;
+    session->guest->session = session;
+    event.client = session->guest->id;
+    broker_step(broker, &event);
+}

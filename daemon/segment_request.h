@@ -1,0 +1,51 @@
+/*
+ * What clients say about segments, and who of them waits: until another process has written one, or
+ * until it is back from the host tier.
+ */
+#pragma once
+
+#include "daemon/request.h"
+#include "daemon/segment.h"
+#include "proto/gmb.pb-c.h"
+
+/* A SegmentRequest that the core hasn't got yet. It belongs to its session's request. */
+struct segment_waiter {
+    struct list link; /* space.waiters */
+    struct heap_node deadline;
+    struct segment_space *space;
+    struct session *session;
+    uint64_t id;    /* of the request */
+    core_id client; /* for whom: the session's client, or its guest in the group */
+    uint32_t device;
+    uint64_t bytes, chunk_bytes; /* bytes 0: it only opens */
+    uint64_t wait_ns;
+    char name[LIMIT_NAME_BYTES + 1];
+};
+
+void on_segment_request(struct session *session, const Gmb__ClientMessage *message);
+void on_segment_seal(struct session *session, const Gmb__ClientMessage *message);
+void on_segment_remove(struct session *session, const Gmb__ClientMessage *message);
+/* A Cancel of a SegmentRequest; false when it is for something else. */
+bool segment_cancel_take(struct session *session, const Gmb__ClientMessage *message);
+
+/* The core has granted a SegmentRequest, or a part of what it takes. True when the chunks are to be
+ * sent now. */
+bool segment_granted(
+    struct session *session, const struct core_action *action, struct request *request);
+/* Whether chunks of the lease that are sent now are to be read alone. */
+bool segment_read_only(const struct session *session, core_id lease);
+/* The client of the session's that holds the lease: its own, or its guest in a group. */
+core_id segment_holder(const struct session *session, core_id lease);
+/* The sealing has ended: for -errno `text` says why. */
+void segment_seal_answer(struct segment *segment, int error, const char *text);
+
+/* Accepts NULL, returns NULL. */
+struct segment_waiter *segment_waiter_free(struct segment_waiter *waiter);
+/* Looks what can be done for those who wait. Steps the core. */
+void segment_waiters_serve(struct segment_space *space);
+/* Ends the wait of those who waited for that one, as the core refused its memory. */
+void segment_waiters_refuse(struct segment *segment, const struct core_action *refusal);
+/* Ends the wait of those whose time is over. */
+void segment_waiters_expire(struct segments *segments, uint64_t now_ns);
+/* Whether anybody waits for the segment. */
+bool segment_awaited(const struct segment *segment);

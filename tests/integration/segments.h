@@ -1,0 +1,32 @@
+/* What tests of segments share: orders in short, and what the broker says of its segments. */
+#pragma once
+
+#include "tests/integration/member.h"
+#include "tests/integration/raw.h"
+
+#define MIB(n) ((uint64_t) (n) << 20)
+#define SEGMENT_WAIT UINT64_C(30000000000)
+#define SEGMENT_BROKER                                                                             \
+    "[Broker]\nRecycleIdle=20ms\nOrphanGrace=200ms\nObserveInterval=50ms\nVerifyWindow=500ms\n"    \
+    "HostTier=256M\nMoverIdle=200ms\n"
+
+/* The order, with 30 s to wait. */
+struct member_order segment_order(enum member_what what, const char *name, uint64_t bytes);
+/* Does it; ends the test unless the result is this one. */
+void segment_do(
+    struct member *member, int result, enum member_what what, const char *name, uint64_t bytes);
+/* Creates, writes and seals it, with contents that follow from the seed, and stays its reader. */
+void segment_make(struct member *member, const char *name, uint64_t bytes, uint64_t seed);
+/* Compares contents of what the member has. */
+int segment_compare(struct member *member, uint64_t seed);
+
+/* The segment that was made last of those with this name; false when there is none. Its strings
+ * are gone. */
+bool segment_status(const struct harness *harness, const char *name, Gmb__SegmentStatus *ret);
+size_t segment_count(const struct harness *harness);
+/* Waits until its state is this one; or, with REMOVED, until there is none. */
+void segment_await(const struct harness *harness, const char *name, Gmb__SegmentState state);
+/* Does something to all of that name; how many, or a negative enum gmb_status. */
+int segment_change(const struct harness *harness, const char *name, Gmb__SegmentAction action);
+/* Removes all that are there, and waits until they have gone. */
+void segments_clear(const struct harness *harness);

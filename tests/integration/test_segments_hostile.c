@@ -1,0 +1,321 @@
+/* What a reader that writes, another tenant, and a client that misspeaks can do about segments. */
+#include <check.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "proto/frame.h"
+#include "tests/integration/segments.h"
+#include "tests/unit/unit.h"
+
+#define WEIGHTS MIB(24)
+#define STATE(name) GMB__SEGMENT_STATE__SEGMENT_STATE_##name
+#define VERIFY GMB__SEGMENT_ACTION__SEGMENT_ACTION_VERIFY
+#define STRANGER 65534
+
+static struct harness harness;
+static struct member first, second;
+
+static void begin(const char *text)
+{
+    harness_start(&harness, text);
+    member_start(&first, &harness, 0);
+    member_start(&second, &harness, 0);
+}
+
+static void end(void)
+{
+    member_end(&first, 0);
+    member_end(&second, 0);
+    segments_clear(&harness);
+    harness_stop(&harness);
+}
+
+/* Waits for another look at the checksums than the first `seen`. */
+static uint64_t verified(const char *name, uint64_t seen)
+{
+    uint64_t deadline = harness_now_ms() + HARNESS_DEADLINE_MS;
+    Gmb__SegmentStatus status = {0};
+
+    while (segment_status(&harness, name, &status) && status.verifications == seen &&
+           status.state == STATE(SEALED)) {
+        ck_assert_msg(harness_now_ms() < deadline, "nobody looked at segment %s", name);
+        harness_breathe();
+    }
+    return status.verifications;
+}
+
+START_TEST(a_byte_that_a_reader_changed_is_found_and_served_to_nobody)
+{
+    Gmb__SegmentStatus status;
+
+    begin(SEGMENT_BROKER HARNESS_TENANT);
+    segment_make(&first, "llama", WEIGHTS, 5);
+    segment_do(&second, 0, MEMBER_OPEN, "llama", 0);
+    ck_assert_int_eq(segment_change(&harness, "llama", VERIFY), 1);
+    ck_assert_uint_eq(verified("llama", 0), 1);
+    /* Its mapping was for reading: its driver's courtesy, which it changes its mind about. */
+    segment_do(&second, 0, MEMBER_POKE, "", WEIGHTS - 1);
+    ck_assert_int_eq(segment_change(&harness, "llama", VERIFY), 1);
+    segment_await(&harness, "llama", STATE(QUARANTINED));
+    ck_assert(harness_logged(&harness, "segment llama of test on device 0 is in quarantine"));
+    segment_do(&second, 0, MEMBER_RELEASE, "", 0);
+    segment_do(&second, GMB_E_CONFLICT, MEMBER_OPEN, "llama", 0);
+    ck_assert_ptr_nonnull(strstr(second.answer.text, "the 2M at 22M are not what was sealed"));
+    /* With its last reader its memory goes, and its name tells what it was. */
+    segment_do(&first, 0, MEMBER_RELEASE, "", 0);
+    ck_assert(segment_status(&harness, "llama", &status));
+    ck_assert_int_eq(status.state, STATE(QUARANTINED));
+    ck_assert_uint_eq(status.bytes, 0);
+    /* Who makes it anew gets other memory, and all of it is right. */
+    segment_make(&second, "llama", WEIGHTS, 5);
+    segment_do(&first, 0, MEMBER_OPEN, "llama", 0);
+    ck_assert_int_eq(segment_compare(&first, 5), 0);
+    ck_assert(segment_status(&harness, "llama", &status));
+    ck_assert_int_eq(status.state, STATE(SEALED));
+    ck_assert_uint_eq(segment_count(&harness), 1);
+    end();
+}
+END_TEST
+
+START_TEST(a_changed_byte_is_found_without_anybody_asking)
+{
+    begin(SEGMENT_BROKER "SegmentVerify=100ms\n" HARNESS_TENANT);
+    segment_make(&first, "llama", WEIGHTS, 5);
+    segment_make(&second, "other", WEIGHTS, 6);
+    (void) verified("llama", 0);
+    segment_do(&first, 0, MEMBER_POKE, "", 0);
+    segment_await(&harness, "llama", STATE(QUARANTINED));
+    /* The other one is none the worse for it. */
+    (void) verified("other", verified("other", 0));
+    ck_assert_int_eq(segment_compare(&second, 6), 0);
+    end();
+}
+END_TEST
+
+/* The writer that goes on writing behind its seal. */
+START_TEST(a_writer_that_writes_on_is_found)
+{
+    begin(SEGMENT_BROKER HARNESS_TENANT);
+    segment_make(&first, "llama", WEIGHTS, 5);
+    segment_do(&first, 0, MEMBER_POKE, "", MIB(3));
+    member_end(&first, SIGKILL);
+    member_start(&first, &harness, 0);
+    ck_assert_int_eq(segment_change(&harness, "", VERIFY), 1);
+    segment_await(&harness, "llama", STATE(QUARANTINED));
+    segment_do(&first, GMB_E_CONFLICT, MEMBER_OPEN, "llama", 0);
+    end();
+}
+END_TEST
+
+START_TEST(another_tenant_has_no_part_in_it)
+{
+    struct member stranger;
+    Gmb__SegmentStatus status;
+    struct member_order order = segment_order(MEMBER_OPEN, "llama", 0);
+    char known[256];
+
+    if (geteuid() != 0)
+        return;
+    begin(SEGMENT_BROKER "[Tenant other]\nUser=65534\n[Tenant test]\nUser=0\n");
+    member_start(&stranger, &harness, STRANGER);
+    segment_make(&first, "llama", WEIGHTS, 5);
+    ck_assert_int_eq(member_do(&stranger, &order), GMB_E_NOT_FOUND);
+    ck_assert_str_eq(stranger.answer.text, "other has no segment llama on this device");
+    segment_do(&stranger, GMB_E_NOT_FOUND, MEMBER_REMOVE, "llama", 0);
+    (void) strncpy(known, stranger.answer.text, sizeof(known));
+    segment_do(&stranger, GMB_E_NOT_FOUND, MEMBER_REMOVE, "never was", 0);
+    ck_assert_str_eq(stranger.answer.text, known);
+    /* The same name is another segment. */
+    segment_make(&stranger, "llama", MIB(4), 6);
+    segment_do(&second, 0, MEMBER_OPEN, "llama", 0);
+    ck_assert_uint_eq(second.answer.bytes, WEIGHTS);
+    ck_assert_int_eq(segment_compare(&second, 5), 0);
+    ck_assert(segment_status(&harness, "llama", &status));
+    ck_assert_uint_eq(segment_count(&harness), 2);
+    member_end(&stranger, 0);
+    end();
+}
+END_TEST
+
+START_TEST(a_share_group_pays_for_what_its_tenants_share)
+{
+    struct member stranger, alone;
+    struct member_order order = segment_order(MEMBER_CREATE, "llama", WEIGHTS);
+    Gmb__TenantDevice use;
+
+    if (geteuid() != 0)
+        return;
+    begin(SEGMENT_BROKER "[ShareGroup models]\nMemoryMax=32M\n"
+                         "[Tenant other]\nUser=65534\nShareGroup=models\n"
+                         "[Tenant test]\nUser=0\nShareGroup=models\nMemoryMax=8M\n"
+                         "[Tenant alone]\nUser=65533\n");
+    member_start(&stranger, &harness, STRANGER);
+    member_start(&alone, &harness, 65533);
+    order.group = 1;
+    ck_assert_int_eq(member_do(&first, &order), 0);
+    segment_do(&first, 0, MEMBER_SEAL, "", 0);
+    order.what = MEMBER_OPEN;
+    ck_assert_int_eq(member_do(&stranger, &order), 0);
+    ck_assert_uint_eq(stranger.answer.bytes, WEIGHTS);
+    raw_tenant(&harness, "models", &use);
+    ck_assert_uint_eq(use.leased_bytes, WEIGHTS);
+    raw_tenant(&harness, "test", &use);
+    ck_assert_uint_eq(use.used_bytes, 0);
+    /* Whoever made it plays no part, and who isn't in the group has none. */
+    member_end(&first, SIGKILL);
+    member_end(&stranger, SIGKILL);
+    ck_assert_int_eq(member_do(&alone, &order), GMB_E_DENIED);
+    ck_assert_int_eq(member_do(&second, &order), 0);
+    segment_do(&second, GMB_E_NOT_FOUND, MEMBER_OPEN, "llama", 0);
+    order.what = MEMBER_CREATE;
+    order.bytes = MIB(16);
+    strcpy(order.name, "more");
+    order.wait_ns = UINT64_C(100000000);
+    ck_assert_int_eq(member_do(&second, &order), GMB_E_TIMED_OUT);
+    ck_assert_str_eq(second.answer.limit, "MemoryMax");
+    member_start(&first, &harness, 0);
+    member_end(&alone, 0);
+    end();
+}
+END_TEST
+
+static uint64_t segment_ask(struct raw *raw, const char *name, uint64_t bytes, uint64_t wait_ns)
+{
+    Gmb__ClientMessage message = GMB__CLIENT_MESSAGE__INIT;
+    Gmb__SegmentRequest body;
+
+    gmb__segment_request__init(&body);
+    body.name = (char *) (uintptr_t) name;
+    body.bytes = bytes;
+    body.wait_ns = wait_ns;
+    message.body_case = GMB__CLIENT_MESSAGE__BODY_SEGMENT_REQUEST;
+    message.segment_request = &body;
+    return raw_send(raw, &message);
+}
+
+static uint64_t seal_ask(struct raw *raw, uint64_t lease)
+{
+    Gmb__ClientMessage message = GMB__CLIENT_MESSAGE__INIT;
+    Gmb__SegmentSeal body = GMB__SEGMENT_SEAL__INIT;
+
+    body.lease = lease;
+    message.body_case = GMB__CLIENT_MESSAGE__BODY_SEGMENT_SEAL;
+    message.segment_seal = &body;
+    return raw_send(raw, &message);
+}
+
+static uint64_t run_ask(struct raw *raw, uint64_t lease, bool fill)
+{
+    Gmb__ClientMessage message = GMB__CLIENT_MESSAGE__INIT;
+    Gmb__ArenaFill filling = GMB__ARENA_FILL__INIT;
+    Gmb__ArenaReturn giving = GMB__ARENA_RETURN__INIT;
+
+    filling.lease = giving.lease = lease;
+    filling.count = giving.count = 1;
+    if (fill) {
+        message.body_case = GMB__CLIENT_MESSAGE__BODY_ARENA_FILL;
+        message.arena_fill = &filling;
+    } else {
+        message.body_case = GMB__CLIENT_MESSAGE__BODY_ARENA_RETURN;
+        message.arena_return = &giving;
+    }
+    return raw_send(raw, &message);
+}
+
+START_TEST(what_is_said_of_somebody_elses_lease_is_said_of_none)
+{
+    struct raw raw;
+    uint64_t lease, mine;
+
+    begin(SEGMENT_BROKER HARNESS_TENANT);
+    raw_connect(&raw, &harness);
+    mine = raw_expect_lease(&raw, segment_ask(&raw, "mine", MIB(4), SEGMENT_WAIT), 2);
+    segment_do(&first, 0, MEMBER_CREATE, "llama", WEIGHTS);
+    lease = mine + 1; /* the next one that the broker made */
+    raw_expect_error(&raw, seal_ask(&raw, lease), GMB_STATUS_NOT_FOUND);
+    raw_expect_error(&raw, raw_release(&raw, lease), GMB_STATUS_NOT_FOUND);
+    raw_expect_error(&raw, run_ask(&raw, lease, true), GMB_STATUS_NOT_FOUND);
+    raw_expect_error(&raw, run_ask(&raw, lease, false), GMB_STATUS_NOT_FOUND);
+    /* And of its own it is whole or given back. */
+    raw_expect_error(&raw, run_ask(&raw, mine, true), GMB_STATUS_INVALID);
+    raw_expect_error(&raw, run_ask(&raw, mine, false), GMB_STATUS_INVALID);
+    raw_expect_error(&raw, raw_shrink(&raw, mine, 1), GMB_STATUS_INVALID);
+    raw_expect_error(&raw, raw_grow(&raw, mine, MIB(2)), GMB_STATUS_INVALID);
+    raw_expect_done(&raw, seal_ask(&raw, mine));
+    raw_expect_done(&raw, seal_ask(&raw, mine));
+    raw_expect_error(&raw, run_ask(&raw, mine, false), GMB_STATUS_INVALID);
+    raw_expect_done(&raw, raw_release(&raw, mine));
+    raw_expect_error(&raw, seal_ask(&raw, mine), GMB_STATUS_NOT_FOUND);
+    raw_close(&raw);
+    segment_do(&first, 0, MEMBER_SEAL, "", 0);
+    end();
+}
+END_TEST
+
+START_TEST(a_client_that_only_waits_is_bounded_and_is_forgotten)
+{
+    struct raw raw[2];
+    uint64_t id, cancelled;
+    Gmb__SegmentStatus status;
+
+    begin(SEGMENT_BROKER HARNESS_TENANT);
+    segment_do(&first, 0, MEMBER_CREATE, "llama", WEIGHTS);
+    raw_connect(&raw[0], &harness);
+    raw_connect(&raw[1], &harness);
+    cancelled = segment_ask(&raw[0], "llama", 0, SEGMENT_WAIT);
+    for (unsigned i = 1; i < LIMIT_SEGMENT_WAITERS; i++) {
+        (void) segment_ask(&raw[0], "llama", i % 2 == 0 ? 0 : WEIGHTS, SEGMENT_WAIT);
+        if (i % 32 == 0) /* the broker has read it all */
+            raw_expect_error(&raw[0], seal_ask(&raw[0], 0), GMB_STATUS_NOT_FOUND);
+    }
+    raw_expect_error(&raw[0], seal_ask(&raw[0], 0), GMB_STATUS_NOT_FOUND);
+    id = segment_ask(&raw[1], "llama", 0, SEGMENT_WAIT);
+    raw_expect_error(&raw[1], id, GMB_STATUS_EXHAUSTED);
+    id = raw_cancel(&raw[0], cancelled);
+    raw_expect_done(&raw[0], id);
+    raw_expect_error(&raw[0], cancelled, GMB_STATUS_CANCELLED);
+    raw_expect_error(&raw[0], raw_cancel(&raw[0], cancelled), GMB_STATUS_NOT_FOUND);
+    raw_close(&raw[0]);
+    do {
+        ck_assert(segment_status(&harness, "llama", &status));
+    } while (status.waiting > 0);
+    id = segment_ask(&raw[1], "llama", 0, SEGMENT_WAIT);
+    segment_do(&first, 0, MEMBER_SEAL, "", 0);
+    raw_expect_done(&raw[1], raw_release(&raw[1], raw_expect_lease(&raw[1], id, 12)));
+    raw_close(&raw[1]);
+    end();
+}
+END_TEST
+
+START_TEST(a_name_has_bounds_and_a_request_one_answer)
+{
+    char name[LIMIT_NAME_BYTES + 2];
+    struct raw raw;
+    uint64_t id;
+
+    begin(SEGMENT_BROKER HARNESS_TENANT);
+    memset(name, 'n', sizeof(name) - 1);
+    name[sizeof(name) - 1] = '\0';
+    raw_connect(&raw, &harness);
+    raw_expect_error(&raw, segment_ask(&raw, name, MIB(2), 0), GMB_STATUS_INVALID);
+    raw_expect_error(&raw, segment_ask(&raw, "", MIB(2), 0), GMB_STATUS_INVALID);
+    name[LIMIT_NAME_BYTES] = '\0';
+    id = raw_expect_lease(&raw, segment_ask(&raw, name, MIB(2), 0), 1);
+    raw_expect_done(&raw, raw_release(&raw, id));
+    /* Who goes before it is granted leaves nothing. */
+    segment_do(&second, 0, MEMBER_CREATE, "small", MIB(4));
+    (void) segment_ask(&raw, "big", HARNESS_MEMORY - MIB(2), SEGMENT_WAIT);
+    raw_close(&raw);
+    segment_do(&first, 0, MEMBER_CREATE, "big", MIB(4));
+    end();
+}
+END_TEST
+
+UNIT_MAIN("integration: hostile segments",
+    a_byte_that_a_reader_changed_is_found_and_served_to_nobody,
+    a_changed_byte_is_found_without_anybody_asking, a_writer_that_writes_on_is_found,
+    another_tenant_has_no_part_in_it, a_share_group_pays_for_what_its_tenants_share,
+    what_is_said_of_somebody_elses_lease_is_said_of_none,
+    a_client_that_only_waits_is_bounded_and_is_forgotten,
+    a_name_has_bounds_and_a_request_one_answer)

@@ -1,0 +1,225 @@
+/* Weights that nobody has go to the host tier and come back, byte for byte. */
+#include <check.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/integration/segments.h"
+#include "tests/unit/unit.h"
+
+#define WEIGHTS MIB(16)
+#define STATE(name) GMB__SEGMENT_STATE__SEGMENT_STATE_##name
+#define ACTION(name) GMB__SEGMENT_ACTION__SEGMENT_ACTION_##name
+
+static struct harness harness;
+static struct member first, second;
+
+static void begin(const char *text)
+{
+    harness_start(&harness, text);
+    member_start(&first, &harness, 0);
+    member_start(&second, &harness, 0);
+}
+
+static void end(void)
+{
+    member_end(&first, 0);
+    member_end(&second, 0);
+    segments_clear(&harness);
+    harness_stop(&harness);
+}
+
+static void make_idle(const char *name, uint64_t bytes, uint64_t seed)
+{
+    segment_make(&first, name, bytes, seed);
+    segment_do(&first, 0, MEMBER_RELEASE, "", 0);
+}
+
+static void demote(const char *name)
+{
+    uint64_t deadline = harness_now_ms() + HARNESS_DEADLINE_MS;
+
+    /* The broker may hear of the last reader's release a moment later. */
+    while (segment_change(&harness, name, ACTION(DEMOTE)) != 1) {
+        ck_assert_msg(harness_now_ms() < deadline, "segment %s isn't demoted", name);
+        harness_breathe();
+    }
+}
+
+START_TEST(an_open_brings_back_what_was_demoted)
+{
+    Gmb__SegmentStatus status;
+    Gmb__TenantDevice use;
+
+    begin(SEGMENT_BROKER HARNESS_TENANT);
+    make_idle("llama", WEIGHTS, 3);
+    demote("llama");
+    segment_await(&harness, "llama", STATE(DEMOTED));
+    ck_assert(segment_status(&harness, "llama", &status));
+    ck_assert_uint_eq(status.bytes, 0);
+    ck_assert_uint_eq(status.host_bytes, MIB(32)); /* whole slabs */
+    raw_tenant(&harness, "test", &use);
+    ck_assert_uint_eq(use.leased_bytes, 0);
+    ck_assert_uint_eq(use.evicted_bytes, WEIGHTS);
+    segment_do(&second, 0, MEMBER_OPEN, "llama", 0);
+    ck_assert_int_eq(segment_compare(&second, 3), 0);
+    ck_assert(segment_status(&harness, "llama", &status));
+    ck_assert_int_eq(status.state, STATE(SEALED));
+    ck_assert_uint_eq(status.host_bytes, 0);
+    ck_assert_uint_eq(status.verifications, 2); /* there and back */
+    raw_tenant(&harness, "test", &use);
+    ck_assert_uint_eq(use.leased_bytes, WEIGHTS);
+    ck_assert_uint_eq(use.evicted_bytes, 0);
+    end();
+}
+END_TEST
+
+START_TEST(an_operator_brings_it_back_and_forth)
+{
+    begin(SEGMENT_BROKER HARNESS_TENANT);
+    make_idle("llama", WEIGHTS, 4);
+    for (int i = 0; i < 5; i++) {
+        demote("llama");
+        segment_await(&harness, "llama", STATE(DEMOTED));
+        ck_assert_int_eq(segment_change(&harness, "llama", ACTION(DEMOTE)), 0);
+        ck_assert_int_eq(segment_change(&harness, "llama", ACTION(RESTORE)), 1);
+        segment_await(&harness, "llama", STATE(SEALED));
+        ck_assert_int_eq(segment_change(&harness, "llama", ACTION(RESTORE)), 0);
+    }
+    segment_do(&second, 0, MEMBER_OPEN, "llama", 0);
+    ck_assert_int_eq(segment_compare(&second, 4), 0);
+    /* One that somebody has stays. */
+    ck_assert_int_eq(segment_change(&harness, "llama", ACTION(DEMOTE)), 0);
+    end();
+}
+END_TEST
+
+/* In whatever moment the open comes: before the copy has ended, or after. */
+START_TEST(an_open_in_the_middle_loses_nothing)
+{
+    begin(SEGMENT_BROKER HARNESS_TENANT);
+    make_idle("llama", WEIGHTS, 5);
+    for (int i = 0; i < 20; i++) {
+        struct member_order order = segment_order(MEMBER_OPEN, "llama", 0);
+
+        demote("llama");
+        (void) member_ready(&second, i);
+        ck_assert_int_eq(member_do(&second, &order), 0);
+        ck_assert_int_eq(segment_compare(&second, 5), 0);
+        segment_do(&second, 0, MEMBER_RELEASE, "", 0);
+    }
+    end();
+}
+END_TEST
+
+START_TEST(without_room_in_the_host_tier_it_stays)
+{
+    Gmb__SegmentStatus status;
+
+    begin("[Broker]\nRecycleIdle=20ms\nHostTier=64M\n" HARNESS_TENANT);
+    make_idle("large", MIB(96), 6);
+    make_idle("small", MIB(24), 7);
+    demote("small");
+    segment_await(&harness, "small", STATE(DEMOTED));
+    ck_assert_int_eq(segment_change(&harness, "large", ACTION(DEMOTE)), 0);
+    ck_assert(segment_status(&harness, "large", &status));
+    ck_assert_int_eq(status.state, STATE(SEALED));
+    ck_assert_uint_eq(status.host_bytes, 0);
+    segment_do(&second, 0, MEMBER_OPEN, "large", 0);
+    ck_assert_int_eq(segment_compare(&second, 6), 0);
+    segment_do(&first, 0, MEMBER_OPEN, "small", 0);
+    ck_assert_int_eq(segment_compare(&first, 7), 0);
+    end();
+}
+END_TEST
+
+START_TEST(the_tenants_part_of_the_host_tier_bounds_it)
+{
+    begin(SEGMENT_BROKER "[Tenant test]\nUser=*\nHostMax=32M\n");
+    make_idle("llama", MIB(48), 6);
+    ck_assert_int_eq(segment_change(&harness, "llama", ACTION(DEMOTE)), 0);
+    segment_do(&second, 0, MEMBER_OPEN, "llama", 0);
+    ck_assert_int_eq(segment_compare(&second, 6), 0);
+    end();
+}
+END_TEST
+
+START_TEST(what_was_changed_is_found_on_its_way_out)
+{
+    begin(SEGMENT_BROKER HARNESS_TENANT);
+    segment_make(&first, "llama", WEIGHTS, 6);
+    segment_do(&first, 0, MEMBER_POKE, "", MIB(5));
+    segment_do(&first, 0, MEMBER_RELEASE, "", 0);
+    demote("llama");
+    segment_await(&harness, "llama", STATE(QUARANTINED));
+    ck_assert(harness_logged(&harness, "the 2M at 4M are not what was sealed"));
+    segment_do(&second, GMB_E_CONFLICT, MEMBER_OPEN, "llama", 0);
+    end();
+}
+END_TEST
+
+START_TEST(who_opens_waits_for_memory_within_the_quota)
+{
+    struct member_order order = segment_order(MEMBER_OPEN, "llama", 0);
+
+    begin(SEGMENT_BROKER "[Tenant test]\nUser=*\nMemoryMax=24M\n");
+    make_idle("llama", WEIGHTS, 8);
+    demote("llama");
+    segment_await(&harness, "llama", STATE(DEMOTED));
+    segment_do(&first, 0, MEMBER_CREATE, "other", MIB(16));
+    order.wait_ns = 0;
+    ck_assert_int_eq(member_do(&second, &order), GMB_E_EXHAUSTED);
+    order.wait_ns = UINT64_C(200000000);
+    ck_assert_int_eq(member_do(&second, &order), GMB_E_TIMED_OUT);
+    segment_await(&harness, "llama", STATE(DEMOTED));
+    order.wait_ns = SEGMENT_WAIT;
+    member_tell(&second, &order);
+    ck_assert(!member_ready(&second, 100));
+    segment_do(&first, 0, MEMBER_RELEASE, "", 0);
+    ck_assert_int_eq(member_answer(&second), 0);
+    ck_assert_int_eq(segment_compare(&second, 8), 0);
+    end();
+}
+END_TEST
+
+START_TEST(a_mover_that_dies_costs_nothing)
+{
+    begin(SEGMENT_BROKER HARNESS_TENANT);
+    make_idle("llama", WEIGHTS, 9);
+    for (int i = 0; i < 6; i++) {
+        pid_t mover;
+
+        demote("llama");
+        if (harness_movers(&harness, &mover, 1) == 1)
+            (void) kill(mover, SIGKILL);
+        segment_do(&second, 0, MEMBER_OPEN, "llama", 0);
+        ck_assert_int_eq(segment_compare(&second, 9), 0);
+        segment_do(&second, 0, MEMBER_RELEASE, "", 0);
+    }
+    end();
+}
+END_TEST
+
+START_TEST(it_may_be_removed_wherever_it_is)
+{
+    begin(SEGMENT_BROKER HARNESS_TENANT);
+    for (int i = 0; i < 12; i++) {
+        make_idle("llama", WEIGHTS, 10);
+        demote("llama");
+        if (i >= 4)
+            segment_await(&harness, "llama", STATE(DEMOTED));
+        if (i >= 8)
+            ck_assert_int_eq(segment_change(&harness, "llama", ACTION(RESTORE)), 1);
+        (void) member_ready(&first, i % 4);
+        segment_do(&second, 0, MEMBER_REMOVE, "llama", 0);
+        segment_do(&second, GMB_E_NOT_FOUND, MEMBER_OPEN, "llama", 0);
+    }
+    end();
+}
+END_TEST
+
+UNIT_MAIN("integration: segments and the host tier", an_open_brings_back_what_was_demoted,
+    an_operator_brings_it_back_and_forth, an_open_in_the_middle_loses_nothing,
+    without_room_in_the_host_tier_it_stays, the_tenants_part_of_the_host_tier_bounds_it,
+    what_was_changed_is_found_on_its_way_out, who_opens_waits_for_memory_within_the_quota,
+    a_mover_that_dies_costs_nothing, it_may_be_removed_wherever_it_is)
