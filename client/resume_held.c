@@ -77,10 +77,14 @@ static bool run_add(struct resume_held *held, uint32_t first, uint32_t count)
     return true;
 }
 
-static bool index_held(const struct gmb_arena *arena, uint32_t index)
+/* A recall ends with the connection: the broker opens the chunk again, or recalls it anew. */
+static bool index_held(struct gmb_arena *arena, uint32_t index)
 {
-    return arena->local[index] == ARENA_LOCAL_MAPPED ||
-           arena->local[index] == ARENA_LOCAL_RECALLED || arena->local[index] == ARENA_LOCAL_STUCK;
+    if (arena->local[index] == ARENA_LOCAL_RECALLED) {
+        arena->local[index] = ARENA_LOCAL_MAPPED;
+        arena->recalled--;
+    }
+    return arena->local[index] == ARENA_LOCAL_MAPPED || arena->local[index] == ARENA_LOCAL_STUCK;
 }
 
 static bool arena_add(struct resume_held *held, struct gmb_arena *arena)

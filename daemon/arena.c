@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "daemon/arena_attach.h"
 #include "daemon/arena_holder.h"
+#include "daemon/arena_kept.h"
 #include "daemon/arena_message.h"
 #include "daemon/bell.h"
 #include "daemon/broker.h"
@@ -58,19 +59,17 @@ static int table_make(struct arena *arena, const struct arena_table_header *layo
     return 0;
 }
 
-int arena_new(struct client *client, uint32_t device, const struct arena_table_header *layout,
-    uint32_t element, const char *name, struct arena **ret)
+struct arena *arena_blank(
+    struct broker *broker, uint32_t device, uint32_t element, const char *name)
 {
     struct arena *arena = calloc(1, sizeof(*arena));
-    struct arena_holder *holder;
-    int r;
 
     if (arena == NULL)
-        return -ENOMEM;
-    arena->broker = client->broker;
+        return NULL;
+    arena->broker = broker;
     arena->device = device;
     arena->element = element;
-    arena->table_fd = -1;
+    arena->table_fd = arena->kept_fd = -1;
     (void) snprintf(arena->name, sizeof(arena->name), "%s", name);
     list_init(&arena->holders);
     list_init(&arena->departed_link);
@@ -79,7 +78,21 @@ int arena_new(struct client *client, uint32_t device, const struct arena_table_h
     list_init(&arena->wanted);
     list_init(&arena->wanted_link);
     list_init(&arena->held);
+    return arena;
+}
+
+int arena_new(struct client *client, uint32_t device, const struct arena_table_header *layout,
+    uint32_t element, const char *name, struct arena **ret)
+{
+    struct arena *arena = arena_blank(client->broker, device, element, name);
+    struct arena_holder *holder;
+    int r;
+
+    if (arena == NULL)
+        return -ENOMEM;
     r = table_make(arena, layout);
+    if (r == 0)
+        r = arena_kept_new(arena);
     if (r == 0)
         r = arena_holder_new(arena, client->id, &holder);
     if (r == 0)
@@ -110,9 +123,13 @@ static uint64_t pages_bytes(const struct arena_chunk *chunk)
 
 static void pages_free(struct arena_chunk *chunk)
 {
-    if (chunk->pages != NULL)
-        account_of(chunk)->record_bytes -= pages_bytes(chunk);
-    free(TAKE_PTR(chunk->pages));
+    if (chunk->pages == NULL)
+        return;
+    account_of(chunk)->record_bytes -= pages_bytes(chunk);
+    chunk->pages = NULL;
+    /* What the broker leaves behind when it ends is its successor's. */
+    if (!chunk->arena->broker->kept_closed)
+        arena_kept_clear(chunk->arena, chunk->index);
 }
 
 /* `bytes` more, or less, of its tenant lie in the tier. */
@@ -146,6 +163,7 @@ struct arena *arena_free(struct arena *arena)
     arena_held_drop_all(arena);
     arena->space = tier_space_free(arena->space);
     close_fd(&arena->table_fd);
+    close_fd(&arena->kept_fd);
     closer_unmap(arena->broker->closer, arena->table.shared, arena->table.layout.table_bytes);
     list_for_each_safe(holder, &arena->holders, struct arena_holder, link)(void)
         arena_holder_free(holder);
@@ -153,6 +171,7 @@ struct arena *arena_free(struct arena *arena)
     reclaim_forget(arena);
     list_remove(&arena->device_link);
     list_remove(&arena->wanted_link);
+    closer_unmap(arena->broker->closer, arena->kept, arena->kept_bytes);
     free(arena);
     return NULL;
 }
@@ -162,6 +181,21 @@ static int lease_compare(const void *a, const void *b)
     uint64_t x = *(const uint64_t *) a, y = *(const uint64_t *) b;
 
     return x < y ? -1 : x > y;
+}
+
+int arena_enlist(struct arena *arena)
+{
+    struct broker *broker = arena->broker;
+
+    if (tsearch(arena, &broker->arenas, lease_compare) == NULL)
+        return -ENOMEM;
+    if (arena->name[0] != '\0' && arena_name_publish(arena) < 0) {
+        (void) tdelete(arena, &broker->arenas, lease_compare);
+        return -ENOMEM;
+    }
+    list_append(&broker->hosting[arena->device]->arenas, &arena->device_link);
+    broker->hosting[arena->device]->arena_count++;
+    return 0;
 }
 
 int arena_bind(struct arena *arena, core_id lease)
@@ -177,17 +211,12 @@ int arena_bind(struct arena *arena, core_id lease)
     arena->lease = lease;
     arena->tenant = view.tenant;
     r = hosting_space_new(broker->hosting[arena->device], arena);
+    if (r == 0)
+        r = arena_enlist(arena);
     if (r < 0)
         return r;
-    if (tsearch(arena, &broker->arenas, lease_compare) == NULL)
-        return -ENOMEM;
-    if (arena->name[0] != '\0' && arena_name_publish(arena) < 0) {
-        (void) tdelete(arena, &broker->arenas, lease_compare);
-        return -ENOMEM;
-    }
     arena_holder_enter(holder, client);
-    list_append(&broker->hosting[arena->device]->arenas, &arena->device_link);
-    broker->hosting[arena->device]->arena_count++;
+    arena_kept_write(arena);
     return 0;
 }
 
@@ -198,6 +227,7 @@ void arena_drop(struct arena *arena)
     if (arena->dropped)
         return;
     arena->dropped = true;
+    arena_kept_forget(arena);
     hosting->arena_count--;
     hosting_mover_spare(hosting);
     (void) tdelete(arena, &arena->broker->arenas, lease_compare);
@@ -243,8 +273,21 @@ struct arena_chunk *arena_chunk_get(struct arena *arena, uint32_t index)
     chunk->arena = arena;
     chunk->index = index;
     arena->chunks[index] = chunk;
-    arena->top = MAX(arena->top, index + 1);
+    arena->top = arena->kept->top = MAX(arena->top, index + 1);
     return chunk;
+}
+
+int arena_chunk_adopt(struct arena *arena, uint32_t index, uint32_t slots)
+{
+    struct arena_chunk *chunk = arena_chunk_get(arena, index);
+
+    if (chunk == NULL)
+        return -ENOMEM;
+    chunk->pages = arena_kept_pages(arena, index);
+    account_of(chunk)->record_bytes += pages_bytes(chunk);
+    chunk->slots = slots;
+    evicted_count(chunk, slots * arena->table.layout.page_bytes);
+    return 0;
 }
 
 void arena_chunk_settle(struct arena_chunk *chunk)
@@ -295,9 +338,7 @@ static int pages_make(struct arena_chunk *chunk)
 
     if (sub_saturate(MAX(most, RECORD_FLOOR), account->record_bytes) < pages_bytes(chunk))
         return TIER_HOST_MAX;
-    chunk->pages = calloc(count, sizeof(*chunk->pages));
-    if (chunk->pages == NULL)
-        return -ENOMEM;
+    chunk->pages = arena_kept_pages(chunk->arena, chunk->index);
     account->record_bytes += pages_bytes(chunk);
     for (uint32_t i = 0; i < count; i++)
         chunk->pages[i].slot = ARENA_NO_SLOT;
@@ -331,6 +372,8 @@ void arena_slot_give(struct arena_chunk *chunk, uint32_t page)
 
     if (record->slot == ARENA_NO_SLOT)
         return;
+    /* Before the slot can be another page's. */
+    __atomic_store_n(&record->kept, false, __ATOMIC_RELEASE);
     if (tier_slot_free(chunk->arena->space, record->slot) < 0)
         log_error("arena %llu: a slot that was never taken is given back",
             (unsigned long long) chunk->arena->lease);

@@ -54,6 +54,7 @@ struct arena_page {
     uint8_t job;         /* enum arena_page_job */
     bool wanted;         /* the worker waits for it */
     uint8_t failures;    /* jobs that could not restore it */
+    bool kept;           /* the slot has its bytes, and the checksum is theirs */
 };
 
 struct arena_chunk {
@@ -105,6 +106,10 @@ struct arena {
     uint32_t format;  /* enum mover_format, of the bytes in the tier */
     uint64_t slot_bytes;
     struct tier_space *space; /* NULL: this device has no tier */
+    struct arena_kept *kept;  /* arena_kept.h … */
+    uint64_t kept_bytes;
+    int kept_fd; /* … until it is stored, or known that it isn't; else -1 */
+    bool stored; /* a successor finds the arena */
     struct arena_chunk **chunks;
     struct drop_page *order; /* by page, as last counted (drop.h); NULL: none may be dropped */
     uint32_t top;            /* no index from here on has a record */
@@ -124,11 +129,16 @@ struct arena {
  */
 int arena_new(struct client *client, uint32_t device, const struct arena_table_header *layout,
     uint32_t element, const char *name, struct arena **ret) _must_check_;
+/* One without table, records, holders and chunks, for arena_recover.h. NULL without memory. */
+struct arena *arena_blank(
+    struct broker *broker, uint32_t device, uint32_t element, const char *name);
 /* At once; no job may be left. Accepts NULL, returns NULL. */
 struct arena *arena_free(struct arena *arena);
 
 /* The core has granted it: it is found by its lease from now on. -ENOMEM. */
 int arena_bind(struct arena *arena, core_id lease) _must_check_;
+/* The part of that which is left when lease, tenant and space are known. -ENOMEM. */
+int arena_enlist(struct arena *arena) _must_check_;
 /* The lease has ended: nobody finds it any more, and it is freed once its last job has ended. */
 void arena_drop(struct arena *arena);
 /* NULL when there is none, or it was dropped. */
@@ -138,6 +148,8 @@ struct arena *arena_find(const struct broker *broker, core_id lease);
 struct arena_chunk *arena_chunk_find(const struct arena *arena, uint32_t index);
 /* Makes it if there is none: NULL without memory. */
 struct arena_chunk *arena_chunk_get(struct arena *arena, uint32_t index);
+/* Makes one of a chunk of which so many pages have slots, by their records. -ENOMEM. */
+int arena_chunk_adopt(struct arena *arena, uint32_t index, uint32_t slots) _must_check_;
 /* Frees the record if nothing is left to know of the chunk. */
 void arena_chunk_settle(struct arena_chunk *chunk);
 /* CAS of the chunk's state in the table. False if it was another. */

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "daemon/arena_holder.h"
+#include "daemon/arena_kept.h"
 #include "daemon/arena_message.h"
 #include "daemon/broker.h"
 #include "daemon/message.h"
@@ -90,7 +91,7 @@ void arena_attached(
 
     request_remove(session, request);
     arena_holder_enter(holder, session->client);
-    r = arena_created_send(session, action->request, holder);
+    r = arena_kept_answer(session, action->request, holder, false);
     if (r < 0)
         session_doom(session,
             r == -EPIPE || r == -ECONNRESET ? NULL : "the broker has no room for its arena");

@@ -8,6 +8,7 @@
 
 #include <unistd.h>
 
+#include "daemon/arena_kept.h"
 #include "daemon/broker.h"
 #include "daemon/evict.h"
 
@@ -179,6 +180,10 @@ static uint32_t arena_forget(struct arena *arena, uint32_t budget)
     arena->forget_at += count;
     if (arena->forget_at < arena->table.page_count)
         return count;
+    for (uint32_t i = 0; i < ARENA_HOLDERS_MAX; i++) {
+        if ((arena->forgetting >> i & 1) != 0)
+            arena_kept_number(arena, i, 0);
+    }
     arena->numbers &= ~arena->forgetting;
     arena->forgetting = 0;
     if (arena->departed == 0)

@@ -2,8 +2,10 @@
 #include "daemon/arena_holder.h"
 
 #include <errno.h>
+#include <unistd.h>
 
 #include "daemon/arena_forget.h"
+#include "daemon/arena_kept.h"
 #include "daemon/arena_message.h"
 #include "daemon/bell.h"
 #include "daemon/broker.h"
@@ -52,13 +54,36 @@ int arena_holder_new(struct arena *arena, core_id client, struct arena_holder **
     }
     holder->arena = arena;
     holder->client = client;
+    arena_kept_number(arena, holder->number, client);
     list_append(&arena->holders, &holder->link);
     *ret = holder;
     return 0;
 }
 
+int arena_holder_restore_consume(struct arena *arena, core_id client, uint32_t number, int event_fd)
+{
+    struct arena_holder *holder = calloc(1, sizeof(*holder));
+
+    if (holder == NULL) {
+        (void) close(event_fd);
+        return -ENOMEM;
+    }
+    list_init(&holder->client_link);
+    list_init(&holder->link);
+    holder->arena = arena;
+    holder->client = client;
+    holder->number = number;
+    holder->event_fd = event_fd;
+    /* Of a shared one nobody is sent anything before it has said what it has. */
+    holder->ready = arena->name[0] == '\0';
+    arena->numbers |= 1u << number;
+    list_append(&arena->holders, &holder->link);
+    return 0;
+}
+
 static void holder_destroy(struct arena_holder *holder)
 {
+    arena_kept_forget_holder(holder);
     list_remove(&holder->link);
     list_remove(&holder->client_link);
     close_fd(&holder->event_fd);
@@ -70,6 +95,8 @@ struct arena_holder *arena_holder_free(struct arena_holder *holder)
     if (holder == NULL)
         return NULL;
     holder->arena->numbers &= ~(1u << holder->number);
+    if (!holder->arena->broker->kept_closed)
+        arena_kept_number(holder->arena, holder->number, 0);
     holder_destroy(holder);
     return NULL;
 }

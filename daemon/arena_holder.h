@@ -19,11 +19,16 @@ struct arena_holder {
     core_id client;
     uint32_t number; /* below ARENA_HOLDERS_MAX */
     bool ready;      /* chunks may be sent to it */
+    bool stored;     /* a successor finds its fd */
     int event_fd;
 };
 
 /* The last in the arena's list. -EUSERS when every number is taken, -ENOMEM, -errno. */
 int arena_holder_new(struct arena *arena, core_id client, struct arena_holder **ret) _must_check_;
+/* One of a broker before: under its number, with its fd, which is taken also on failure. -ENOMEM.
+ */
+int arena_holder_restore_consume(
+    struct arena *arena, core_id client, uint32_t number, int event_fd) _must_check_;
 /* One that the core doesn't know. Accepts NULL, returns NULL. */
 struct arena_holder *arena_holder_free(struct arena_holder *holder);
 /* The core knows it: the client counts the arena. */

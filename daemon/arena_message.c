@@ -12,6 +12,7 @@
 
 #include "daemon/arena_attach.h"
 #include "daemon/arena_holder.h"
+#include "daemon/arena_kept.h"
 #include "daemon/broker.h"
 #include "daemon/evict.h"
 #include "daemon/grant.h"
@@ -193,8 +194,8 @@ void arena_granted(
     if (r < 0)
         (void) arena_free(arena);
     else
-        r = arena_created_send(
-            session, action->request, list_first(&arena->holders, struct arena_holder, link));
+        r = arena_kept_answer(
+            session, action->request, list_first(&arena->holders, struct arena_holder, link), true);
     if (r < 0)
         session_doom(session,
             r == -EPIPE || r == -ECONNRESET ? NULL : "the broker has no room for its arena");

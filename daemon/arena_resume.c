@@ -61,6 +61,8 @@ static bool chunk_mapped(struct arena_holder *holder, uint32_t index)
     chunk->overdue = chunk->filling = false;
     if (arena_table_shared(&arena->table))
         (void) arena_chunk_swap(chunk, ARENA_CHUNK_EMPTY, ARENA_CHUNK_LIVE);
+    /* A broker before was emptying it, or restoring pages there. */
+    (void) arena_chunk_swap(chunk, ARENA_CHUNK_CLOSED, ARENA_CHUNK_LIVE);
     return true;
 }
 

@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/size.h"
 #include "daemon/arena_holder.h"
+#include "daemon/arena_kept.h"
 #include "daemon/arena_message.h"
 #include "daemon/device.h"
 #include "daemon/ledger/ledger.h"
@@ -264,6 +265,8 @@ static void completion_step(struct broker *broker, const struct executor_done *d
         broker_step(broker, &event);
         return;
     case EXECUTOR_JOB_KEEP:
+        arena_kept_done(broker, done);
+        return;
     case EXECUTOR_JOB_MAX:
         return;
     }
@@ -450,6 +453,7 @@ int broker_new(struct event_base *base, const struct clock *clock, struct gpu *g
     list_init(&broker->greeting);
     list_init(&broker->doomed);
     list_init(&broker->noted);
+    list_init(&broker->kept_answers);
     list_init(&broker->observers);
     r = broker_start(broker, error);
     if (r < 0) {
@@ -478,6 +482,7 @@ struct broker *broker_free(struct broker *broker)
         return NULL;
     if (broker->segments != NULL)
         broker->segments->closing = true;
+    arena_kept_close(broker);
     list_for_each_safe(session, &broker->sessions, struct session, link)(void)
         session_free(session);
     clients = TAKE_PTR(broker->clients);

@@ -46,6 +46,9 @@ struct broker {
     struct ledger *ledger; /* the same */
     bool ledger_failed;    /* it couldn't be written; said once */
     struct recovery recovery;
+    struct list kept_answers; /* of arena_kept.c: what waits for the store */
+    uint64_t kept_tags;
+    bool kept_closed; /* it ends: the store stays as it is */
     struct closer *closer;
     struct event *done_event, *tick_event;
     uint64_t tick_at_ns; /* what the timer is set to */

@@ -324,6 +324,11 @@ void evict_page_done(struct arena_chunk *chunk, uint32_t page, const uint64_t *c
     uint64_t word;
 
     record->job = ARENA_PAGE_IDLE;
+    /* A successor believes the word only where this says that the bytes are there. */
+    if (evicted) {
+        record->checksum = *checksum;
+        __atomic_store_n(&record->kept, true, __ATOMIC_RELEASE);
+    }
     /* A word that changes meanwhile may only have got or lost a reference. */
     do {
         word = __atomic_load_n(arena_page_word(chunk, page), __ATOMIC_SEQ_CST);
@@ -338,7 +343,6 @@ void evict_page_done(struct arena_chunk *chunk, uint32_t page, const uint64_t *c
         arena_slot_give(chunk, page);
         return;
     }
-    record->checksum = *checksum;
     (void) __atomic_add_fetch(&chunk->arena->table.shared->evictions, 1, __ATOMIC_RELAXED);
 }
 

@@ -21,6 +21,7 @@ static const char letters[] = {
     [FDSTORE_EVENT] = 'E',
     [FDSTORE_PAGES] = 'P',
     [FDSTORE_TIER] = 'H',
+    [FDSTORE_DISK] = 'D',
 };
 _Static_assert(ARRAY_SIZE(letters) == FDSTORE_KIND_MAX, "every kind has a letter");
 #define LEDGER_NAME "ledger"

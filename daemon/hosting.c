@@ -12,6 +12,7 @@
 #include "daemon/recall.h"
 #include "daemon/restore.h"
 #include "daemon/segment_walk.h"
+#include "daemon/tier_kept.h"
 
 /* ------------------------------------------------------------------ turns */
 
@@ -174,8 +175,13 @@ static int tier_make(struct hosting *hosting, const struct config *config)
         return 0;
     memory_bytes = config->devices[hosting->device].tier_bytes;
     r = disk_open(&hosting->disk, config, hosting->device, &disk_fd, &disk_bytes);
-    if (r == 0 && (memory_bytes >= TIER_SLAB_BYTES || disk_bytes > 0))
-        r = tier_new_consume(memory_bytes, TIER_SLAB_BYTES, disk_fd, disk_bytes, &hosting->tier);
+    if (r < 0 || (memory_bytes < TIER_SLAB_BYTES && disk_bytes == 0))
+        return r;
+    if (tier_kept_take(hosting->broker, hosting->device, &disk_fd, disk_bytes, &hosting->tier))
+        return 0;
+    r = tier_new_consume(memory_bytes, TIER_SLAB_BYTES, disk_fd, disk_bytes, &hosting->tier);
+    if (r == 0)
+        tier_kept_put(hosting->broker, hosting->device, hosting->tier);
     return r;
 }
 

@@ -44,11 +44,12 @@ static void backoff_add(struct mover_control *control)
     control->failures++;
 }
 
+/* A successor of the broker waits until no mover has it any more. */
 static int fd_add(struct fdset *fds, int borrowed)
 {
-    int fd = fcntl(borrowed, F_DUPFD_CLOEXEC, 0);
+    int fd = -1, r = tier_lend(borrowed, &fd);
 
-    return fd < 0 ? -errno : fdset_consume(fds, fd);
+    return r < 0 ? r : fdset_consume(fds, fd);
 }
 
 static int hello_send(struct mover_control *control)

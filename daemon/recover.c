@@ -10,6 +10,7 @@
 #include <sys/resource.h>
 
 #include "base/log.h"
+#include "daemon/arena_recover.h"
 #include "daemon/broker.h"
 #include "daemon/ledger/ledger.h"
 #include "daemon/persist.h"
@@ -133,7 +134,7 @@ static int strays_drop(struct broker *broker)
     }
     free(cursor);
     for (size_t i = 0; r == 0 && i < count; i++) {
-        if (items[i].fd < 0 || items[i].meant)
+        if (items[i].fd < 0 || items[i].meant || items[i].kind != FDSTORE_CHUNK)
             continue;
         item_drop(broker, &items[i]);
         found->strays++;
@@ -415,6 +416,10 @@ void recover_end(struct broker *broker)
         broker_step(broker, &event);
     }
     free(TAKE_PTR(found->dead_ids));
-    if (found->epoch != 0)
-        found_log(found);
+    if (found->epoch == 0)
+        return;
+    found->arenas = arenas_recover(broker);
+    /* What belongs to nothing that is there. */
+    items_drop_all(broker);
+    found_log(found);
 }

@@ -12,8 +12,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/falloc.h>
+#include <stdio.h>
+#include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
 
+#include "base/clock.h"
 #include "daemon/tier_slots.h"
 
 #define PAGE_BYTES 4096
@@ -63,28 +68,26 @@ static int tier_file(uint64_t bytes)
     return TAKE_FD(fd);
 }
 
-static void shelf_fill(struct shelf *shelf, struct slab *slabs, uint32_t count)
+static void shelf_fill(struct shelf *shelf, struct slab *slabs, uint32_t count, bool dirty)
 {
     list_init(&shelf->clean);
     list_init(&shelf->used);
-    shelf->count = shelf->clean_count = count;
+    shelf->count = count;
+    *(dirty ? &shelf->used_count : &shelf->clean_count) = count;
     for (uint32_t i = 0; i < count; i++) {
         list_init(&slabs[i].all);
-        list_append(&shelf->clean, &slabs[i].link);
+        list_append(dirty ? &shelf->used : &shelf->clean, &slabs[i].link);
     }
 }
 
-int tier_new_consume(
-    uint64_t bytes, uint64_t slab_bytes, int disk_fd, uint64_t disk_bytes, struct tier **ret)
+/* Takes the fds. `dirty`: there is memory behind the slabs. */
+static int tier_make(int memory_fd, uint64_t bytes, uint64_t slab_bytes, int disk_fd,
+    uint64_t disk_bytes, bool dirty, struct tier **ret)
 {
-    _cleanup_close_ int disk = disk_fd;
+    _cleanup_close_ int fd = memory_fd, disk = disk_fd;
+    uint64_t count = bytes / slab_bytes, disk_count = disk < 0 ? 0 : disk_bytes / slab_bytes;
     struct tier *tier;
-    uint64_t count, disk_count;
 
-    if (slab_bytes == 0 || slab_bytes % PAGE_BYTES != 0)
-        return -EINVAL;
-    count = bytes / slab_bytes;
-    disk_count = disk < 0 ? 0 : disk_bytes / slab_bytes;
     if (bytes > INT64_MAX || disk_bytes > INT64_MAX - bytes || count + disk_count > UINT32_MAX)
         return -EINVAL;
     tier = calloc(1, sizeof(*tier) + (count + disk_count) * sizeof(tier->slabs[0]));
@@ -92,18 +95,40 @@ int tier_new_consume(
         return -ENOMEM;
     tier->slab_bytes = slab_bytes;
     tier->slab_count = (uint32_t) (count + disk_count);
-    shelf_fill(&tier->shelves[TIER_MEMORY], tier->slabs, (uint32_t) count);
-    shelf_fill(&tier->shelves[TIER_DISK], tier->slabs + count, (uint32_t) disk_count);
-    tier->fd = tier_file(count * slab_bytes);
-    if (tier->fd < 0) {
-        int r = tier->fd;
-
-        free(tier);
-        return r;
-    }
+    shelf_fill(&tier->shelves[TIER_MEMORY], tier->slabs, (uint32_t) count, dirty);
+    shelf_fill(&tier->shelves[TIER_DISK], tier->slabs + count, (uint32_t) disk_count, false);
+    tier->fd = TAKE_FD(fd);
     tier->disk_fd = TAKE_FD(disk);
     *ret = tier;
     return 0;
+}
+
+int tier_new_consume(
+    uint64_t bytes, uint64_t slab_bytes, int disk_fd, uint64_t disk_bytes, struct tier **ret)
+{
+    _cleanup_close_ int disk = disk_fd;
+    int fd;
+
+    if (slab_bytes == 0 || slab_bytes % PAGE_BYTES != 0 || bytes > INT64_MAX)
+        return -EINVAL;
+    fd = tier_file(bytes / slab_bytes * slab_bytes);
+    if (fd < 0)
+        return fd;
+    return tier_make(fd, bytes, slab_bytes, TAKE_FD(disk), disk_bytes, false, ret);
+}
+
+int tier_adopt_consume(
+    int fd, uint64_t slab_bytes, int disk_fd, uint64_t disk_bytes, struct tier **ret)
+{
+    _cleanup_close_ int memory = fd, disk = disk_fd;
+    struct stat status;
+
+    if (fstat(memory, &status) < 0)
+        return -errno;
+    if (slab_bytes == 0 || status.st_size < 0 || (uint64_t) status.st_size % slab_bytes != 0)
+        return -EINVAL;
+    return tier_make(TAKE_FD(memory), (uint64_t) status.st_size, slab_bytes, TAKE_FD(disk),
+        disk_bytes, true, ret);
 }
 
 int tier_new(uint64_t bytes, uint64_t slab_bytes, struct tier **ret)
@@ -241,6 +266,27 @@ static bool account_allows(const struct tier_account *account, uint64_t bytes)
     return sub_saturate(account->max_bytes, account->charged_bytes) >= bytes;
 }
 
+/* A free slab, on the stack of those that are `used` or not, becomes the space's. -ENOMEM. */
+static int slab_enter(
+    struct tier_space *space, struct slab *slab, enum tier_backing backing, bool used)
+{
+    struct tier *tier = space->tier;
+    struct shelf *shelf = &tier->shelves[backing];
+    int r = tier_slots_init(&slab->slots, space->slots_per_slab);
+
+    if (r < 0)
+        return r;
+    list_remove(&slab->link);
+    *(used ? &shelf->used_count : &shelf->clean_count) -= 1;
+    slab->space = space;
+    list_append(&space->open[backing], &slab->link);
+    list_append(&space->slabs, &slab->all);
+    space->slab_counts[backing]++;
+    space->account->charged_bytes += tier->slab_bytes;
+    tier->peak_slabs = MAX(tier->peak_slabs, (uint64_t) slabs_held(tier));
+    return TIER_OK;
+}
+
 static int slab_take(struct tier_space *space, enum tier_backing backing, struct slab **ret)
 {
     struct tier *tier = space->tier;
@@ -254,19 +300,9 @@ static int slab_take(struct tier_space *space, enum tier_backing backing, struct
     if (!account_allows(space->account, tier->slab_bytes))
         return TIER_HOST_MAX;
     slab = list_first(used ? &shelf->used : &shelf->clean, struct slab, link);
-    r = tier_slots_init(&slab->slots, space->slots_per_slab);
-    if (r < 0)
-        return r;
-    list_remove(&slab->link);
-    *(used ? &shelf->used_count : &shelf->clean_count) -= 1;
-    slab->space = space;
-    list_append(&space->open[backing], &slab->link);
-    list_append(&space->slabs, &slab->all);
-    space->slab_counts[backing]++;
-    space->account->charged_bytes += tier->slab_bytes;
-    tier->peak_slabs = MAX(tier->peak_slabs, (uint64_t) slabs_held(tier));
+    r = slab_enter(space, slab, backing, used);
     *ret = slab;
-    return TIER_OK;
+    return r;
 }
 
 static void slab_give(struct slab *slab)
@@ -324,6 +360,43 @@ static int slab_find(struct tier_space *space, struct slab **ret)
     return outcome;
 }
 
+/* One more of its slots is taken. */
+static void slot_count(struct slab *slab)
+{
+    struct tier_space *space = slab->space;
+
+    if (slab->slots.used == slab->slots.count)
+        list_remove(&slab->link);
+    space->slot_counts[slab_backing(slab)]++;
+    space->tier->slot_count++;
+    space->tier->slot_bytes += space->slot_bytes;
+}
+
+int tier_slot_claim(struct tier_space *space, uint64_t offset)
+{
+    struct tier *tier = space->tier;
+    uint64_t within = offset % tier->slab_bytes;
+    enum tier_backing backing = tier_backing(tier, offset);
+    struct slab *slab;
+    int r;
+
+    if (offset >= tier_bytes(tier) || within % space->slot_bytes != 0 ||
+        within / space->slot_bytes >= space->slots_per_slab)
+        return -EINVAL;
+    slab = &tier->slabs[offset / tier->slab_bytes];
+    if (slab->space == NULL) {
+        /* Nothing was given back yet: one backing's free slabs are all on one stack. */
+        r = slab_enter(space, slab, backing, tier->shelves[backing].used_count > 0);
+        if (r < 0)
+            return r;
+    }
+    if (slab->space != space ||
+        tier_slots_claim(&slab->slots, (uint32_t) (within / space->slot_bytes)) < 0)
+        return -EBUSY;
+    slot_count(slab);
+    return 0;
+}
+
 int tier_slot_alloc(struct tier_space *space, uint64_t *ret_offset)
 {
     struct tier *tier = space->tier;
@@ -334,11 +407,7 @@ int tier_slot_alloc(struct tier_space *space, uint64_t *ret_offset)
     if (r != TIER_OK)
         return r;
     slot = tier_slots_take(&slab->slots);
-    if (slab->slots.used == slab->slots.count)
-        list_remove(&slab->link);
-    space->slot_counts[slab_backing(slab)]++;
-    tier->slot_count++;
-    tier->slot_bytes += space->slot_bytes;
+    slot_count(slab);
     *ret_offset = (uint64_t) (slab - tier->slabs) * tier->slab_bytes + slot * space->slot_bytes;
     return TIER_OK;
 }
@@ -420,4 +489,45 @@ int tier_trim(struct tier *tier, uint32_t slabs)
         count++;
     }
     return count;
+}
+
+/* ------------------------------------------------------------------ movers of before */
+
+static int file_reopen(int fd, int *ret_fd)
+{
+    char path[32];
+
+    (void) snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    *ret_fd = open(path, O_RDWR | O_CLOEXEC);
+    return *ret_fd < 0 ? -errno : 0;
+}
+
+int tier_lend(int fd, int *ret_fd)
+{
+    _cleanup_close_ int own = -1;
+    int r = file_reopen(fd, &own);
+
+    if (r == 0 && flock(own, LOCK_SH | LOCK_NB) < 0)
+        r = -errno;
+    if (r == 0)
+        *ret_fd = TAKE_FD(own);
+    return r;
+}
+
+int tier_quiet_wait(int fd, uint64_t patience_ns)
+{
+    uint64_t deadline_ns = add_saturate(clock_now(&clock_monotonic), patience_ns);
+    const struct timespec pause = {.tv_nsec = 1000000};
+    _cleanup_close_ int own = -1;
+    int r = file_reopen(fd, &own);
+
+    while (r == 0 && flock(own, LOCK_EX | LOCK_NB) < 0) {
+        if (errno != EWOULDBLOCK)
+            r = -errno;
+        else if (clock_now(&clock_monotonic) >= deadline_ns)
+            r = -ETIMEDOUT;
+        else
+            (void) nanosleep(&pause, NULL);
+    }
+    return r;
 }

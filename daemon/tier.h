@@ -65,6 +65,13 @@ int tier_new(uint64_t bytes, uint64_t slab_bytes, struct tier **ret) _must_check
  * room is reserved. Takes the fd, also when it fails; −1 and 0: no disk. */
 int tier_new_consume(uint64_t bytes, uint64_t slab_bytes, int disk_fd, uint64_t disk_bytes,
     struct tier **ret) _must_check_;
+/*
+ * The tier of a broker before: the memfd as it is, and the disk's file. Takes both fds, also when
+ * it fails. Nothing is allocated; tier_slot_claim() says what is. -EINVAL for a file of a size that
+ * none of ours has.
+ */
+int tier_adopt_consume(
+    int fd, uint64_t slab_bytes, int disk_fd, uint64_t disk_bytes, struct tier **ret) _must_check_;
 /* Every space must have been freed. Accepts NULL, returns NULL. */
 struct tier *tier_free(struct tier *tier);
 
@@ -95,6 +102,19 @@ struct tier_space *tier_space_free(struct tier_space *space);
 int tier_slot_alloc(struct tier_space *space, uint64_t *ret_offset) _must_check_;
 /* -EINVAL when `offset` is no allocated slot of this space. O(1). */
 int tier_slot_free(struct tier_space *space, uint64_t offset) _must_check_;
+
+/* The slot at `offset` is this space's: found in what a broker before has left. -EINVAL when none
+ * of its size lies there, -EBUSY when it is somebody's. Asks no limit. -ENOMEM. */
+int tier_slot_claim(struct tier_space *space, uint64_t offset) _must_check_;
+
+/*
+ * A file of the tier's for a mover, the caller's: an open of its own, with a lock that lasts as
+ * long as any process has it. -errno.
+ */
+int tier_lend(int fd, int *ret_fd) _must_check_;
+/* Until nobody has such an open of the file any more, `patience_ns` at most. For start only.
+ * -ETIMEDOUT, -errno. */
+int tier_quiet_wait(int fd, uint64_t patience_ns) _must_check_;
 
 /* Slots that tier_slot_alloc() would give from now on, if nobody else took a slab. */
 uint64_t tier_space_room(const struct tier_space *space);

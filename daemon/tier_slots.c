@@ -48,13 +48,9 @@ void tier_slots_done(struct tier_slots *slots)
     *slots = (struct tier_slots){0};
 }
 
-uint32_t tier_slots_take(struct tier_slots *slots)
+static void slot_take(struct tier_slots *slots, uint32_t slot)
 {
-    uint32_t at = 0;
-
-    for (unsigned level = TIER_SLOTS_LEVELS; level-- > 0;)
-        at = at * 64 + (uint32_t) __builtin_ctzll(slots->levels[level][at]);
-    for (uint32_t level = 0, bit = at; level < TIER_SLOTS_LEVELS; level++, bit /= 64) {
+    for (uint32_t level = 0, bit = slot; level < TIER_SLOTS_LEVELS; level++, bit /= 64) {
         uint64_t *word = &slots->levels[level][bit / 64];
 
         *word &= ~(UINT64_C(1) << bit % 64);
@@ -62,7 +58,24 @@ uint32_t tier_slots_take(struct tier_slots *slots)
             break;
     }
     slots->used++;
+}
+
+uint32_t tier_slots_take(struct tier_slots *slots)
+{
+    uint32_t at = 0;
+
+    for (unsigned level = TIER_SLOTS_LEVELS; level-- > 0;)
+        at = at * 64 + (uint32_t) __builtin_ctzll(slots->levels[level][at]);
+    slot_take(slots, at);
     return at;
+}
+
+int tier_slots_claim(struct tier_slots *slots, uint32_t slot)
+{
+    if (slot >= slots->count || (slots->levels[0][slot / 64] >> slot % 64 & 1) == 0)
+        return -EINVAL;
+    slot_take(slots, slot);
+    return 0;
 }
 
 int tier_slots_give(struct tier_slots *slots, uint32_t slot)

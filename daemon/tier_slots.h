@@ -21,5 +21,7 @@ void tier_slots_done(struct tier_slots *slots);
 
 /* The lowest free slot; at least one must be free. */
 uint32_t tier_slots_take(struct tier_slots *slots);
+/* That one. -EINVAL when it is taken, or none. */
+int tier_slots_claim(struct tier_slots *slots, uint32_t slot) _must_check_;
 /* -EINVAL when `slot` isn't taken. */
 int tier_slots_give(struct tier_slots *slots, uint32_t slot) _must_check_;

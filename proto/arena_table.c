@@ -78,7 +78,7 @@ int arena_table_layout(uint64_t page_bytes, uint64_t chunk_bytes, uint32_t max_c
     return 0;
 }
 
-static void table_point(
+void arena_table_bind(
     void *memory, const struct arena_table_header *layout, struct arena_table *ret)
 {
     char *base = memory;
@@ -110,7 +110,7 @@ static uint64_t free_word_full(const struct arena_table *table, uint32_t index)
 void arena_table_format(
     void *memory, const struct arena_table_header *layout, struct arena_table *ret)
 {
-    table_point(memory, layout, ret);
+    arena_table_bind(memory, layout, ret);
     for (uint32_t chunk = 0; chunk < layout->max_chunks; chunk++) {
         uint64_t *words = arena_table_free(ret, chunk);
 
@@ -136,7 +136,7 @@ int arena_table_open(void *memory, uint64_t bytes, struct arena_table *ret)
     told.evictions = told.restores = 0;
     if (memcmp(&told, &layout, sizeof(told)) != 0 || layout.table_bytes > bytes)
         return -EINVAL;
-    table_point(memory, &layout, ret);
+    arena_table_bind(memory, &layout, ret);
     return 0;
 }
 

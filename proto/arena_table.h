@@ -199,6 +199,9 @@ struct arena_table {
     struct arena_own *own; /* of a process that holds a shared arena; else NULL */
 };
 
+/* A table of this layout that was formatted before; nothing of it is read. */
+void arena_table_bind(
+    void *memory, const struct arena_table_header *layout, struct arena_table *ret);
 /*
  * Writes a new table into `memory`: layout->table_bytes that are all zero and aligned for uint64_t.
  * Every chunk is EMPTY, every page FREE.

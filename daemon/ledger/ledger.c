@@ -198,6 +198,11 @@ int ledger_fd(const struct ledger *ledger)
     return ledger->fd;
 }
 
+uint32_t ledger_device(const struct ledger *ledger, uint32_t device)
+{
+    return ledger->disk_index[device];
+}
+
 uint32_t ledger_epoch(const struct ledger *ledger)
 {
     return ledger->header.epoch;

@@ -68,6 +68,8 @@ struct ledger *ledger_free(struct ledger *ledger);
 
 /* Borrowed. */
 int ledger_fd(const struct ledger *ledger);
+/* Number of the core's device in the ledger, which stays the same from start to start. */
+uint32_t ledger_device(const struct ledger *ledger, uint32_t device);
 /* How often it was opened. */
 uint32_t ledger_epoch(const struct ledger *ledger);
 

@@ -39,7 +39,8 @@ void pages_use(struct pages *pages)
 
 static void session_open(struct pages *pages, const struct harness *harness)
 {
-    struct gmb_options options = {.size = sizeof(options), .socket = harness->client_socket};
+    struct gmb_options options = {
+        .size = sizeof(options), .socket = harness->client_socket, .offline = GMB_OFFLINE_WAIT};
 
     memset(pages, 0, sizeof(*pages));
     need(gmb_connect(&options, &pages->session), "connect");

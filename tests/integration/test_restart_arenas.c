@@ -1,0 +1,189 @@
+/*
+ * Arenas whose broker is killed without a warning, at rest and while pages move: its successor goes
+ * on with them, and every page has the bytes that it had.
+ */
+#include <check.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/integration/orders.h"
+#include "tests/integration/pages.h"
+#include "tests/unit/unit.h"
+
+#define PAGE (UINT64_C(64) << 10)
+#define PER_CHUNK ((uint32_t) (HARNESS_CHUNK / PAGE))
+#define MIB(n) ((uint64_t) (n) << 20)
+#define BROKER                                                                                     \
+    "[Broker]\nRecycleIdle=20ms\nOrphanGrace=200ms\nObserveInterval=50ms\nVerifyWindow=500ms\n"    \
+    "HostTier=256M\nMoverIdle=200ms\n"
+#define CHUNKS 16u
+/* Of a kill while pages move; each comes after another number of them. */
+#define KILLS 8
+
+static void connection_wait(const struct pages *pages)
+{
+    uint64_t deadline = harness_now_ms() + HARNESS_DEADLINE_MS;
+
+    while (gmb_connection(pages->session) != GMB_CONNECTION_READY) {
+        ck_assert_uint_lt(harness_now_ms(), deadline);
+        harness_breathe();
+    }
+}
+
+static void succeed(struct harness *harness, const struct pages *pages)
+{
+    harness_succeed(harness, SIGKILL);
+    connection_wait(pages);
+}
+
+START_TEST(evicted_pages_outlive_the_broker)
+{
+    static struct pages pages;
+    struct harness harness;
+    Gmb__TenantDevice tenant;
+
+    harness_start_kept(&harness, BROKER HARNESS_TENANT, NULL);
+    pages_open(&pages, &harness, PAGE, HARNESS_CHUNK, MIB(64));
+    pages_fill(&pages, CHUNKS * PER_CHUNK);
+    for (unsigned i = 0; i < 3; i++) {
+        uint64_t evicted;
+
+        (void) order_evict(&harness, "test", MIB(16));
+        pages_wait_evicted(&pages, 7 * PER_CHUNK);
+        pages_wait_mapped(&pages, MIB(20));
+        evicted = pages_stats(&pages).evicted_pages;
+        succeed(&harness, &pages);
+        /* As many lie in the tier as before, and the broker knows it. */
+        raw_tenant(&harness, "test", &tenant);
+        ck_assert_uint_eq(tenant.evicted_bytes, evicted * PAGE);
+        ck_assert_uint_eq(pages_stats(&pages).evicted_pages, evicted);
+        pages_check(&pages, 0, pages.count, pages.count);
+        ck_assert_uint_eq(pages_stats(&pages).evicted_pages, 0);
+    }
+    pages_fill(&pages, 4 * PER_CHUNK);
+    pages_check(&pages, 0, pages.count, 7);
+    pages_close(&pages);
+    harness_stop(&harness);
+}
+END_TEST
+
+/* Kills the broker once so many pages more have been moved, as the table counts them. */
+static void kill_after(struct harness *harness, const struct pages *pages, bool evictions,
+    uint64_t before, uint64_t count)
+{
+    uint64_t deadline = harness_now_ms() + HARNESS_DEADLINE_MS, now;
+
+    do {
+        struct gmb_arena_stats stats = pages_stats(pages);
+
+        now = evictions ? stats.evictions : stats.restores;
+    } while (now < before + count && harness_now_ms() < deadline);
+    ck_assert_uint_ge(now, before + count);
+    succeed(harness, pages);
+}
+
+START_TEST(a_broker_that_is_killed_while_pages_leave_loses_none)
+{
+    static struct pages pages;
+    struct harness harness;
+
+    harness_start_kept(&harness, BROKER HARNESS_TENANT, NULL);
+    pages_open(&pages, &harness, PAGE, HARNESS_CHUNK, MIB(64));
+    pages_fill(&pages, CHUNKS * PER_CHUNK);
+    for (uint64_t i = 0; i < KILLS; i++) {
+        uint64_t before = pages_stats(&pages).evictions;
+
+        (void) order_evict(&harness, "test", MIB(24));
+        kill_after(&harness, &pages, true, before, 1 + i * PER_CHUNK / 2);
+        pages_check(&pages, 0, pages.count, 16);
+    }
+    pages_close(&pages);
+    harness_stop(&harness);
+}
+END_TEST
+
+START_TEST(a_broker_that_is_killed_while_pages_come_back_loses_none)
+{
+    static struct pages pages;
+    struct harness harness;
+
+    harness_start_kept(&harness, BROKER HARNESS_TENANT, NULL);
+    pages_open(&pages, &harness, PAGE, HARNESS_CHUNK, MIB(64));
+    pages_fill(&pages, CHUNKS * PER_CHUNK);
+    for (uint64_t i = 0; i < KILLS; i++) {
+        uint64_t before;
+
+        (void) order_evict(&harness, "test", MIB(64));
+        pages_wait_evicted(&pages, (CHUNKS - 2) * PER_CHUNK);
+        before = pages_stats(&pages).restores;
+        ck_assert_int_eq(gmb_page_pin(pages.arena, pages.count, pages.pages), GMB_PIN_WAITING);
+        kill_after(&harness, &pages, false, before, 1 + i * PER_CHUNK / 2);
+        ck_assert_int_eq(gmb_page_wait(pages.arena, pages.count, pages.pages,
+                             HARNESS_DEADLINE_MS * UINT64_C(1000000)),
+            GMB_PIN_READY);
+        ck_assert_int_eq(gmb_page_unpin(pages.arena, pages.count, pages.pages), 0);
+        pages_check(&pages, 0, pages.count, pages.count);
+    }
+    pages_close(&pages);
+    harness_stop(&harness);
+}
+END_TEST
+
+START_TEST(holders_of_a_shared_arena_go_on_with_it)
+{
+    static struct pages pages, other;
+    struct harness harness;
+
+    harness_start_kept(&harness, BROKER HARNESS_TENANT, NULL);
+    pages_share(&pages, &harness, PAGE, HARNESS_CHUNK, MIB(64), "kv");
+    pages_attach(&other, &harness, "kv");
+    pages_use(&pages);
+    pages_fill(&pages, CHUNKS * PER_CHUNK);
+    pages_use(&other);
+    pages_fill(&other, 2 * PER_CHUNK);
+    (void) order_evict(&harness, "test", MIB(16));
+    pages_wait_evicted(&pages, 7 * PER_CHUNK);
+    succeed(&harness, &pages);
+    connection_wait(&other);
+    pages_use(&pages);
+    pages_check(&pages, 0, pages.count, 16);
+    pages_use(&other);
+    pages_check(&other, 0, other.count, 16);
+    pages_fill(&other, 2 * PER_CHUNK);
+    /* It is found by its name, too. */
+    pages_close(&other);
+    pages_attach(&other, &harness, "kv");
+    pages_fill(&other, PER_CHUNK);
+    pages_check(&other, 0, other.count, 16);
+    pages_close(&other);
+    pages_use(&pages);
+    pages_check(&pages, 0, pages.count, 16);
+    pages_close(&pages);
+    harness_stop(&harness);
+}
+END_TEST
+
+START_TEST(an_arena_that_is_given_up_leaves_nothing_in_the_store)
+{
+    static struct pages pages;
+    struct harness harness;
+
+    harness_start_kept(&harness, BROKER HARNESS_TENANT, NULL);
+    for (unsigned i = 0; i < 3; i++) {
+        pages_open(&pages, &harness, PAGE, HARNESS_CHUNK, MIB(64));
+        pages_fill(&pages, 4 * PER_CHUNK);
+        (void) order_evict(&harness, "test", MIB(64));
+        pages_wait_evicted(&pages, 3 * PER_CHUNK);
+        succeed(&harness, &pages);
+        pages_close(&pages);
+        harness_settle(&harness);
+    }
+    harness_stop(&harness);
+}
+END_TEST
+
+UNIT_MAIN("restart_arenas", evicted_pages_outlive_the_broker,
+    a_broker_that_is_killed_while_pages_leave_loses_none,
+    a_broker_that_is_killed_while_pages_come_back_loses_none,
+    holders_of_a_shared_arena_go_on_with_it, an_arena_that_is_given_up_leaves_nothing_in_the_store)
