@@ -449,6 +449,8 @@ void on_arena_mapped(struct session *session, const Gmb__ClientMessage *message)
         /* Who mapped it found it closed, if it was filled while its old pages were being lost. */
         if (arena_table_shared(&arena->table))
             (void) arena_chunk_swap(chunk, ARENA_CHUNK_EMPTY, ARENA_CHUNK_LIVE);
+        /* A broker before was emptying it. */
+        (void) arena_chunk_swap(chunk, ARENA_CHUNK_CLOSED, ARENA_CHUNK_LIVE);
         chunk->filling = false;
         chunk->due_ns = 0;
         chunk->came_ns = now;

@@ -263,7 +263,7 @@ static size_t resume_arena(struct raw *raw, uint64_t lease, uint32_t count)
     return raw_resume(raw, &pointer, 1, true);
 }
 
-START_TEST(an_arena_goes_on_with_the_same_broker_and_is_named_as_lost_by_the_next)
+START_TEST(an_arena_goes_on_with_the_same_broker_and_with_the_next)
 {
     struct raw_arena arena;
     struct harness harness;
@@ -282,7 +282,10 @@ START_TEST(an_arena_goes_on_with_the_same_broker_and_is_named_as_lost_by_the_nex
     harness_succeed(&harness, SIGKILL);
     ck_assert_uint_eq(use(&harness).leased_bytes, 2 * CHUNK);
     ck_assert(raw_come_back(&raw, &harness));
-    ck_assert_uint_eq(resume_arena(&raw, arena.lease, 2), 1);
+    ck_assert_uint_eq(resume_arena(&raw, arena.lease, 2), 0);
+    raw_expect_fill(&raw, raw_fill(&raw, arena.lease, 2, 2, 0), 2, 2);
+    ck_assert_uint_eq(use(&harness).leased_bytes, 4 * CHUNK);
+    raw_expect_done(&raw, raw_release(&raw, arena.lease));
     ck_assert_uint_eq(use(&harness).leased_bytes, 0);
     raw_arena_close(&arena);
     raw_close(&raw);
@@ -349,6 +352,6 @@ UNIT_MAIN("resume", a_lease_outlives_the_broker_and_its_client_goes_on,
     before_it_has_said_what_it_has_a_client_asks_nothing, a_lease_that_never_was_is_lost,
     a_token_is_good_for_its_own_process_alone, who_died_meanwhile_is_dead_and_who_dies_later_too,
     a_client_whose_connection_broke_comes_back_to_the_same_broker,
-    an_arena_goes_on_with_the_same_broker_and_is_named_as_lost_by_the_next,
+    an_arena_goes_on_with_the_same_broker_and_with_the_next,
     a_holder_of_a_shared_arena_comes_back_to_what_it_missed,
     fds_and_memory_are_as_they_were_after_many_restarts)
