@@ -99,3 +99,10 @@ int bench_reclaim_latency(struct bench_row *rows, size_t max);
  * ms for which the broker may not look up.
  */
 int bench_reclaim_plan(struct bench_row *rows, size_t max);
+
+/*
+ * `segment_attach`: ms until a second process has weights of 128 MiB, which are sealed, mapped; the
+ * floor is what creating, writing and sealing them took the first one. Medians.
+ * `segment_attach_bytes`: device memory that this took; the floor is a copy for each.
+ */
+int bench_segment_attach(struct bench_row *rows, size_t max);

@@ -28,6 +28,7 @@ static const struct {
     {"pressure_latency", bench_pressure_latency},
     {"page_alloc_free", bench_page_alloc_free},
     {"fragmentation", bench_fragmentation},
+    {"segment_attach", bench_segment_attach},
 };
 
 static int json_write(const char *path, const struct bench_row *from, size_t n)
