@@ -225,9 +225,6 @@ START_TEST(death_in_the_middle_of_everything_leaves_the_others_whole)
 {
     uint32_t pages[2 * SHARER_PER_CHUNK], count = ARRAY_SIZE(pages);
 
-    /* In suite `load`: once in a few runs an answer stays away for longer than a test waits. */
-    if (getenv("SHARING_DEATHS") == NULL)
-        return;
     begin();
     need(&first, SHARER_ALLOC, count, NULL);
     memcpy(pages, first.answer.pages, sizeof(pages));
