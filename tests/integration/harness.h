@@ -48,6 +48,8 @@ void harness_start_kept(struct harness *harness, const char *text, const char *c
 void harness_keeper_renew(struct harness *harness);
 /* Kills the broker with this signal, unless 0, and waits for its successor. */
 void harness_succeed(struct harness *harness, int signal);
+/* Finds the broker that the keeper runs now, where nobody knows how many were in between. */
+void harness_find(struct harness *harness);
 /* Settles, ends the broker with SIGTERM, which must succeed, and removes the folder. */
 void harness_stop(struct harness *harness);
 

@@ -46,6 +46,10 @@ void raw_expect_end(struct raw *raw);
 
 /* One request of an operator on a connection of its own; the reply is the caller's. */
 Gmb__ControlReply *raw_control(const struct harness *harness, Gmb__ControlRequest *request);
+/* What the broker says of itself; the reply is the caller's. */
+Gmb__ControlReply *raw_status(const struct harness *harness);
+/* The device's parts make its total, and none is orphaned. */
+void raw_expect_accounts(const struct harness *harness);
 /* `tenant` of the broker, its only device; fails the test if there is none. */
 void raw_tenant(const struct harness *harness, const char *tenant, Gmb__TenantDevice *ret);
 /* Sets one key; returns the status of the answer, GMB_STATUS_OK for TenantChanged. */
