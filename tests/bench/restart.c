@@ -1,9 +1,9 @@
 /*
  * The broker dies under workers that hold all kinds of sizes and go on asking: the time until
- * somebody new is granted a lease by its successor, and until every worker is back with what it had.
- * Both count from the signal, so that the end of the old process and the start of the new one lie in
- * them. A newer keeper takes over between two rounds, since one that saw a broker die a moment ago
- * waits before it starts the next.
+ * somebody new is granted a lease by its successor, and until every worker is back with what it
+ * had. Both count from the signal, so that the end of the old process and the start of the new one
+ * lie in them. A newer keeper takes over between two rounds, since one that saw a broker die a
+ * moment ago waits before it starts the next.
  */
 #include <check.h>
 #include <errno.h>

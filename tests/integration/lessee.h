@@ -1,7 +1,7 @@
 /*
- * A worker with leases through libgmb whose chunks say whose they are, for tests in which the broker
- * goes away meanwhile. It runs in a process of its own, forked before the harness opens the driver
- * and told afterwards where the broker is.
+ * A worker with leases through libgmb whose chunks say whose they are, for tests in which the
+ * broker goes away meanwhile. It runs in a process of its own, forked before the harness opens the
+ * driver and told afterwards where the broker is.
  *
  * Whatever doesn't come as expected ends the process that calls, and the test by lessee_join().
  */

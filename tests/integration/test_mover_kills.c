@@ -49,8 +49,8 @@ static bool is_stopped(pid_t pid)
     return state == 'T';
 }
 
-/* Whoever is stopped gets `signal`, beside the test, which waits for pages meanwhile. The broker may
- * end it before. */
+/* Whoever is stopped gets `signal`, beside the test, which waits for pages meanwhile. The broker
+ * may end it before. */
 static pid_t rouser_start(const struct harness *harness, const char *path, int signal)
 {
     pid_t pid = fork(), movers[8];

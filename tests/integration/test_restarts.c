@@ -1,6 +1,7 @@
 /*
- * The broker is killed, restarted politely, ended by the watchdog and replaced by another build, again
- * and again, while many workers take, grow, shrink and give back leases. RESTARTS says how often.
+ * The broker is killed, restarted politely, ended by the watchdog and replaced by another build,
+ * again and again, while many workers take, grow, shrink and give back leases. RESTARTS says how
+ * often.
  *
  * After each of them every worker goes on with what it had, byte for byte; then all rest for a
  * moment, and what the broker counts is held against what they have.
