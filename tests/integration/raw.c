@@ -116,6 +116,16 @@ size_t raw_resume(struct raw *raw, Gmb__HeldLease **held, size_t count, bool las
     return lost;
 }
 
+size_t raw_resume_one(struct raw *raw, uint64_t lease, uint32_t chunks)
+{
+    Gmb__HeldLease held, *pointer = &held;
+
+    gmb__held_lease__init(&held);
+    held.lease = lease;
+    held.chunks = chunks;
+    return raw_resume(raw, &pointer, 1, true);
+}
+
 uint64_t raw_lease(struct raw *raw, uint64_t bytes, uint64_t chunk_bytes, uint64_t wait_ns)
 {
     Gmb__LeaseRequest body;

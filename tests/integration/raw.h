@@ -23,6 +23,8 @@ void raw_close(struct raw *raw);
 bool raw_come_back(struct raw *raw, const struct harness *harness);
 /* Says what it has mapped, in `count` leases, the last time or not. How many are lost. */
 size_t raw_resume(struct raw *raw, Gmb__HeldLease **held, size_t count, bool last);
+/* Says that it has the first `chunks` of one lease and nothing else; how many are lost. */
+size_t raw_resume_one(struct raw *raw, uint64_t lease, uint32_t chunks);
 
 /* Sends a message; its id is set and returned. Broken connections are no failure here. */
 uint64_t raw_send(struct raw *raw, Gmb__ClientMessage *message);

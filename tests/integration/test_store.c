@@ -71,16 +71,6 @@ static void expect_said(const char *text)
     frame_message_free(&reply->base);
 }
 
-static size_t resume_one(struct raw *raw, uint64_t lease, uint32_t chunks)
-{
-    Gmb__HeldLease held, *pointer = &held;
-
-    gmb__held_lease__init(&held);
-    held.lease = lease;
-    held.chunks = chunks;
-    return raw_resume(raw, &pointer, 1, true);
-}
-
 static uint64_t leased(void)
 {
     Gmb__TenantDevice device;
@@ -108,7 +98,7 @@ START_TEST(what_has_no_room_in_the_store_is_said_and_its_lease_goes_on)
     expect_said("2 chunks have no memory here");
     ck_assert_uint_eq(leased(), 4 * CHUNK);
     ck_assert(raw_come_back(&raw, &harness));
-    ck_assert_uint_eq(resume_one(&raw, lease, 4), 0);
+    ck_assert_uint_eq(raw_resume_one(&raw, lease, 4), 0);
     ck_assert_uint_eq(leased(), 4 * CHUNK);
     raw_expect_done(&raw, raw_release(&raw, lease));
     ck_assert_uint_eq(leased(), 0);
@@ -132,9 +122,9 @@ START_TEST(a_chunk_whose_fd_is_missing_stays_with_its_holder_alone)
     expect_said("1 chunks have no memory here");
     ck_assert_uint_eq(leased(), 6 * CHUNK);
     ck_assert(raw_come_back(&raw, &harness));
-    ck_assert_uint_eq(resume_one(&raw, lease, 4), 0);
+    ck_assert_uint_eq(raw_resume_one(&raw, lease, 4), 0);
     ck_assert(raw_come_back(&other, &harness));
-    ck_assert_uint_eq(resume_one(&other, second, 2), 0);
+    ck_assert_uint_eq(raw_resume_one(&other, second, 2), 0);
     ck_assert_uint_eq(leased(), 6 * CHUNK);
     raw_expect_done(&raw, raw_release(&raw, lease));
     raw_expect_done(&other, raw_release(&other, second));
@@ -156,7 +146,7 @@ START_TEST(an_fd_that_no_record_names_is_let_go)
     ck_assert(harness_logged(&harness, "1 file descriptors that no record names were let go"));
     expect_said("");
     ck_assert(raw_come_back(&raw, &harness));
-    ck_assert_uint_eq(resume_one(&raw, lease, 2), 0);
+    ck_assert_uint_eq(raw_resume_one(&raw, lease, 2), 0);
     raw_expect_done(&raw, raw_release(&raw, lease));
     raw_close(&raw);
     end();
@@ -197,14 +187,14 @@ START_TEST(leases_on_a_device_that_is_gone_are_lost_and_no_others)
     expect_said("of devices that are gone");
     ck_assert_uint_eq(leased(), 2 * CHUNK);
     ck_assert(raw_come_back(&there, &harness));
-    ck_assert_uint_eq(resume_one(&there, stays, 2), 0);
+    ck_assert_uint_eq(raw_resume_one(&there, stays, 2), 0);
     ck_assert(raw_come_back(&gone, &harness));
-    ck_assert_uint_eq(resume_one(&gone, lost, 2), 1);
+    ck_assert_uint_eq(raw_resume_one(&gone, lost, 2), 1);
     raw_close(&gone);
     /* And it is there again: what was dropped isn't. */
     succeed_spoiled("");
     ck_assert(raw_come_back(&there, &harness));
-    ck_assert_uint_eq(resume_one(&there, stays, 2), 0);
+    ck_assert_uint_eq(raw_resume_one(&there, stays, 2), 0);
     raw_expect_done(&there, raw_release(&there, stays));
     raw_close(&there);
     end();
@@ -357,7 +347,7 @@ static void damaged_run(off_t offset)
     expect_said(single ? "the ledger doesn't add up: 1 damaged" : "");
     for (unsigned i = 0; i < 2; i++) {
         if (raw_come_back(&raws[i], &harness)) {
-            if (resume_one(&raws[i], leases[i], 2) == 0)
+            if (raw_resume_one(&raws[i], leases[i], 2) == 0)
                 raw_expect_done(&raws[i], raw_release(&raws[i], leases[i]));
             resumed++;
         }
