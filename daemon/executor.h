@@ -79,6 +79,9 @@ int executor_adopt(struct executor *executor, uint32_t device, uint32_t chunk, u
 bool executor_holds(const struct executor *executor, uint32_t chunk, uint32_t generation);
 bool executor_kept(const struct executor *executor, uint32_t chunk, uint32_t generation);
 
+/* Whether something wasn't kept since the start, for want of room or of anybody who does it. */
+bool executor_store_full(struct executor *executor);
+
 /* Jobs that were given and whose completion wasn't taken yet. */
 size_t executor_busy(const struct executor *executor);
 /* Takes one completion: false when there is none (and executor_fd() is quiet again). */

@@ -85,6 +85,16 @@ static void keep_failed(struct executor *executor, int r)
             strerror(-r));
 }
 
+bool executor_store_full(struct executor *executor)
+{
+    bool full;
+
+    (void) pthread_mutex_lock(&executor->done_mutex);
+    full = executor->store_full;
+    (void) pthread_mutex_unlock(&executor->done_mutex);
+    return full;
+}
+
 static void chunk_put(struct executor *executor, struct job *job)
 {
     struct gpu_shareable shareable;

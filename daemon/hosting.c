@@ -22,8 +22,10 @@ void hosting_kick(struct hosting *hosting)
 {
     const struct timeval now = {0};
 
-    hosting->due_ns = 0;
-    (void) event_add(hosting->turn, &now);
+    /* Once: a timer that is added again when it is due and hasn't run yet goes to the end, and a
+     * peer that kicks in each round of the loop would put the turn off for ever. */
+    if (!hosting->kicked)
+        hosting->kicked = event_add(hosting->turn, &now) == 0;
 }
 
 void hosting_at(struct hosting *hosting, uint64_t at_ns)
@@ -39,8 +41,8 @@ static void timer_set(struct hosting *hosting)
         .tv_usec = (suseconds_t) (wait_ns % NSEC_PER_SEC / NSEC_PER_USEC),
     };
 
-    if (hosting->due_ns == CLOCK_NEVER || hosting->due_ns == 0)
-        return; /* nothing to look at, or kicked */
+    if (hosting->due_ns == CLOCK_NEVER || hosting->kicked)
+        return; /* nothing to look at, or it comes anyway */
     /* Rounded up: one that fires early would be set again and again. */
     if (++wait.tv_usec == 1000000) {
         wait.tv_usec = 0;
@@ -65,6 +67,7 @@ static void on_turn(evutil_socket_t fd, short what, void *data)
     (void) fd;
     (void) what;
     hosting->due_ns = CLOCK_NEVER;
+    hosting->kicked = false;
     disk_turn(hosting);
     held_resume(hosting);
     arena_forget_turn(hosting);

@@ -38,11 +38,12 @@ struct hosting {
     uint32_t lost_pages;    /* that were looked at for it since the last turn */
     struct list wanting;    /* struct arena.wanted_link */
     struct list departed;   /* struct arena.departed_link: holders are gone whose bits are there */
-    uint64_t due_ns;        /* when there is something to look at; 0: kicked; CLOCK_NEVER */
+    uint64_t due_ns;        /* when there is something to look at; CLOCK_NEVER */
     struct tier_account accounts[LIMIT_TENANTS]; /* by the core's index */
     uint64_t evicted[LIMIT_TENANTS];             /* bytes of pages in the tier */
     uint64_t coming[LIMIT_TENANTS];  /* bytes that are being made free for each tenant … */
     uint64_t leaving[LIMIT_TENANTS]; /* … and of each */
+    bool kicked;                     /* the turn comes before the loop waits again */
     uint32_t forgetting;             /* chunks that wait for the mover to let go of them … */
     uint32_t looks;       /* … and looks at free memory that were asked for after their release */
     uint32_t drop_budget; /* pages that this turn may still drop */

@@ -14,6 +14,7 @@
 #include "daemon/evict.h"
 #include "daemon/pressure.h"
 #include "daemon/revoke.h"
+#include "daemon/segment_walk.h"
 
 /* Steps of one plan: what is beyond is asked for again. */
 #define STEPS_MAX 4096
@@ -57,7 +58,8 @@ void reclaim_note(struct hosting *hosting, const struct core_action *action)
     };
     size_t i = 0;
 
-    if ((list_empty(&hosting->arenas) && !hosting->broker->config->revoke) ||
+    if ((list_empty(&hosting->arenas) && hosting->segment_count == 0 &&
+            !hosting->broker->config->revoke) ||
         wish.tenant >= LIMIT_TENANTS)
         return;
     while (i < reclaim->wish_count &&
@@ -183,6 +185,13 @@ static void step_log(struct hosting *hosting, const struct reclaim_step *step)
             "; it was asked to degrade %.1f s ago (advice %llu) and nobody answered",
             (double) age_ns / (double) NSEC_PER_SEC, (unsigned long long) advice);
     tenant_name(hosting, row->tenant, name);
+    if (row->segment) {
+        log_info("  segment of lease %llu of %s: %s, score %.0f, idle %.1f s%s",
+            (unsigned long long) survey->rows[step->chunk].lease, name,
+            reclaim_reason_name(step->reason), step->score,
+            (double) row->idle_ns / (double) NSEC_PER_SEC, asked);
+        return;
+    }
     log_info("  chunk %u of arena %llu of %s: %s, score %.0f, %u resident, %u recomputable, "
              "%u to drop, idle %.1f s%s",
         survey->rows[step->chunk].index, (unsigned long long) survey->rows[step->chunk].lease, name,
@@ -211,6 +220,18 @@ static void plan_log(struct hosting *hosting, const struct reclaim_request *requ
         log_info("  and %zu more", count - STEPS_LOGGED);
 }
 
+static void segment_take(
+    struct hosting *hosting, const struct reclaim_step *step, uint32_t beneficiary)
+{
+    const struct survey *survey = &hosting->reclaim.survey;
+    struct segment *segment = segment_of_lease(
+        hosting->broker, survey->chunks[step->chunk].tenant, survey->rows[step->chunk].lease);
+
+    /* One that can't go any more is planned without the next time. */
+    if (segment != NULL && segment_demote(segment, beneficiary) < 0)
+        log_debug("segment %s stays: somebody has it by now", segment->name);
+}
+
 /* Chunks of earlier plans of this survey are closed by now and refuse. */
 static void plan_run(struct hosting *hosting, const struct reclaim_request *request, size_t count)
 {
@@ -220,7 +241,9 @@ static void plan_run(struct hosting *hosting, const struct reclaim_request *requ
 
         /* No longer a candidate for the next plan of this survey. */
         hosting->reclaim.survey.chunks[step->chunk].page_bytes = 0;
-        if (chunk != NULL)
+        if (hosting->reclaim.survey.chunks[step->chunk].segment)
+            segment_take(hosting, step, request->beneficiary);
+        else if (chunk != NULL)
             (void) evict_start(chunk, step->drop_pages, request->beneficiary);
     }
 }

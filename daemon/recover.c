@@ -5,6 +5,7 @@
 #include "daemon/recover.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -23,6 +24,19 @@
 
 /* ------------------------------------------------------------------ store and ledger */
 
+/* For the log by the caller, and for whoever asks later. The last word stands. */
+static const char *degraded_set(struct recovery *found, const char *format, ...) _printf_(2, 3);
+
+static const char *degraded_set(struct recovery *found, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    (void) vsnprintf(found->degraded, sizeof(found->degraded), format, args);
+    va_end(args);
+    return found->degraded;
+}
+
 static size_t uuids_get(const struct broker *broker, struct uuid uuids[LIMIT_DEVICES])
 {
     for (size_t i = 0; i < broker->device_count; i++)
@@ -33,7 +47,8 @@ static size_t uuids_get(const struct broker *broker, struct uuid uuids[LIMIT_DEV
 /* Without it nothing is kept, and all goes on as without a store. */
 static void store_give_up(struct broker *broker, const char *what, int r)
 {
-    log_warning("%s: %s; a restart will lose every lease", what, strerror(-r));
+    log_warning("%s", degraded_set(&broker->recovery, "%s: %s; a restart will lose every lease",
+                          what, strerror(-r)));
     broker->ledger = ledger_free(broker->ledger);
     broker->store = fdstore_free(broker->store);
 }
@@ -89,15 +104,18 @@ static bool ledger_take(struct broker *broker)
         return true;
     }
     if (r == -EPROTONOSUPPORT)
-        log_error("the ledger of the broker before has version %u, this broker reads %u: it "
-                  "starts without, clients keep what they have mapped and lose their leases",
+        (void) degraded_set(&broker->recovery,
+            "the ledger of the broker before has version %u, this broker reads %u: it starts "
+            "without, clients keep what they have mapped and lose their leases",
             version, LEDGER_VERSION);
     else
-        log_error("the ledger of the broker before can't be read (%s): this one starts without, "
-                  "clients keep what they have mapped and lose their leases",
+        (void) degraded_set(&broker->recovery,
+            "the ledger of the broker before can't be read (%s): this one starts without, clients "
+            "keep what they have mapped and lose their leases",
             r == -ENOENT   ? "it is missing"
             : r == -EEXIST ? "there are two"
                            : strerror(-r));
+    log_error("%s", broker->recovery.degraded);
     items_drop_all(broker);
     return false;
 }
@@ -390,7 +408,7 @@ int recover_records(struct broker *broker)
 
 /* ------------------------------------------------------------------ the end */
 
-static void found_log(const struct recovery *found)
+static void found_log(struct recovery *found)
 {
     log_notice("start %u with this ledger: %u client%s, %u lease%s, %u chunk%s taken over; %u "
                "client%s died meanwhile",
@@ -398,10 +416,11 @@ static void found_log(const struct recovery *found)
         PLURAL_S(found->leases), found->chunks, PLURAL_S(found->chunks), found->dead,
         PLURAL_S(found->dead));
     if (found->damaged + found->refused + found->stuck + found->gone > 0)
-        log_warning("the ledger doesn't add up: %u damaged and %u contradicting records, %u of "
-                    "devices that are gone; %u chunks have no memory here and stay with whoever "
-                    "maps them",
-            found->damaged, found->refused, found->gone, found->stuck);
+        log_warning("%s",
+            degraded_set(found,
+                "the ledger doesn't add up: %u damaged and %u contradicting records, %u of devices "
+                "that are gone; %u chunks have no memory here and stay with whoever maps them",
+                found->damaged, found->refused, found->gone, found->stuck));
     if (found->strays > 0)
         log_info("%u file descriptors that no record names were let go", found->strays);
 }

@@ -21,7 +21,8 @@ struct recovery {
     uint32_t strays;                                /* fds that no record names */
     uint32_t gone;                                  /* records of devices that are gone */
     uint32_t epoch;
-    core_id *dead_ids; /* owned; until recover_end() */
+    char degraded[LIMIT_TEXT_BYTES]; /* what isn't as it was, as a sentence; else empty */
+    core_id *dead_ids;               /* owned; until recover_end() */
 };
 
 /* Before the executor: finds the store and opens or makes the ledger. -EINVAL, -ENOMEM with a

@@ -29,6 +29,17 @@ ProtobufCBinaryData report_uuid(const struct broker *broker, uint32_t device)
     };
 }
 
+/* What an operator should know of the last start, and of the next. */
+static char *degraded(const struct broker *broker)
+{
+    if (broker->recovery.degraded[0] != '\0')
+        return borrow(broker->recovery.degraded);
+    return borrow(executor_store_full(broker->executor)
+                      ? "the service manager's fd store is full, or keeps nothing: what it doesn't "
+                        "keep would be stuck after a restart"
+                      : "");
+}
+
 void report_status(const struct broker *broker, struct report *report)
 {
     Gmb__Status *status = &report->body.status;
@@ -49,6 +60,7 @@ void report_status(const struct broker *broker, struct report *report)
     status->granted_total = totals.granted;
     status->refused_total = totals.refused;
     status->timed_out_total = totals.timed_out;
+    status->degraded = degraded(broker);
     for (uint32_t i = 0; i < broker->device_count; i++) {
         Gmb__DeviceStatus *device = &report->list.devices.items[i];
         struct core_device_view view = {0};

@@ -105,7 +105,9 @@ struct segment {
     uint64_t fill; /* the steward's request for its memory; 0: none … */
     int filled;    /* … 1: granted, −1: refused, with `refusal` */
     struct core_action refusal;
-    uint32_t readers; /* holders but the steward */
+    uint32_t beneficiary; /* DEMOTING: index of the tenant, UINT32_MAX an operator */
+    bool counted;         /* … in the device's bytes that are coming */
+    uint32_t readers;     /* holders but the steward */
     uint64_t asked_ns, idle_ns,
         verified_ns;    /* idle: since; CLOCK_NEVER: it isn't, or wasn't ever */
     uint64_t verify_ns; /* when the next look at its checksums is due */

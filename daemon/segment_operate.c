@@ -44,7 +44,7 @@ static bool change_do(struct segment *segment, Gmb__SegmentAction action)
                segment->walk.kind == SEGMENT_WALK_NONE &&
                segment_walk_start(segment, SEGMENT_WALK_VERIFY);
     case GMB__SEGMENT_ACTION__SEGMENT_ACTION_DEMOTE:
-        return segment_demote(segment) == 0;
+        return segment_demote(segment, UINT32_MAX) == 0;
     case GMB__SEGMENT_ACTION__SEGMENT_ACTION_RESTORE:
         if (segment->state != SEGMENT_DEMOTED)
             return false;

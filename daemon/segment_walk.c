@@ -89,6 +89,20 @@ static void chunks_return(struct segment *segment)
     (void) segment_steward_ask(segment->space, &event, NULL);
 }
 
+/* Bytes that are being made free count for who waits for them, as with chunks of arenas. */
+static void coming_count(struct segment *segment, bool counted)
+{
+    struct hosting *hosting = hosting_of(segment);
+    uint64_t bytes = segment->chunks * segment->chunk_bytes;
+
+    if (segment->counted == counted)
+        return;
+    segment->counted = counted;
+    hosting->leaving[segment->space->tenant] += counted ? bytes : -bytes;
+    if (segment->beneficiary < LIMIT_TENANTS)
+        hosting->coming[segment->beneficiary] += counted ? bytes : -bytes;
+}
+
 static void verify_end(struct segment *segment, bool whole)
 {
     const struct broker *broker = segment->space->broker;
@@ -111,6 +125,11 @@ static void demote_end(struct segment *segment, bool whole)
     verify_end(segment, true);
     segment_set_state(segment, SEGMENT_DEMOTED);
     chunks_return(segment);
+    observers_evicted(
+        &segment->space->broker->observers, &(struct broker_taking){.device = segment->device,
+                                                .tenant = segment->space->tenant,
+                                                .beneficiary = segment->beneficiary,
+                                                .bytes = segment->chunks * segment->chunk_bytes});
     segment->stored = true;
     hosting_of(segment)->evicted[segment->space->tenant] += segment->pieces * segment->piece_bytes;
 }
@@ -145,6 +164,7 @@ static void walk_end(struct segment *segment)
     char text[LIMIT_TEXT_BYTES];
 
     segment->walk = (struct segment_walk){.bad = walk.bad};
+    coming_count(segment, false);
     segments_note(segment->space->broker, segment->space->tenant);
     if (segment->state == SEGMENT_REMOVED)
         return;
@@ -307,7 +327,7 @@ void segment_walk_turn(struct hosting *hosting)
     }
 }
 
-int segment_demote(struct segment *segment)
+int segment_demote(struct segment *segment, uint32_t beneficiary)
 {
     int r;
 
@@ -319,6 +339,8 @@ int segment_demote(struct segment *segment)
     r = store_take(segment);
     if (r != TIER_OK)
         return r == TIER_FULL ? -ENOSPC : r == TIER_HOST_MAX ? -EDQUOT : r;
+    segment->beneficiary = beneficiary;
+    coming_count(segment, true);
     segment_set_state(segment, SEGMENT_DEMOTING);
     return segment_walk_start(segment, SEGMENT_WALK_DEMOTE) ? 0 : -EOPNOTSUPP;
 }

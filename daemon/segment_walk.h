@@ -17,11 +17,12 @@ void segment_walk_stop(struct segment *segment);
 void segment_walk_turn(struct hosting *hosting);
 
 /*
- * Begins to move a sealed one that nobody has to the host tier: 0. -EBUSY: somebody has it, waits
+ * Begins to move a sealed one that nobody has to the host tier, for a tenant (the core's index) or
+ * an operator (UINT32_MAX): 0. -EBUSY: somebody has it, waits
  * for it, or the mover is at it; -EOPNOTSUPP: it has no checksums to tell it by when it comes back;
  * -ENOSPC, -EDQUOT: there is no room for it in the host tier, or in its tenant's part of that;
  * -ENOMEM.
  */
-int segment_demote(struct segment *segment) _must_check_;
+int segment_demote(struct segment *segment, uint32_t beneficiary) _must_check_;
 /* Gives it back; no job may be under way. */
 void segment_store_give(struct segment *segment);

@@ -78,7 +78,9 @@ static void retry_set(struct session *session)
 {
     struct timeval delay = {.tv_usec = RETRY_USEC};
 
-    (void) event_add(session->timer, &delay);
+    /* A peer that keeps talking must not put it off. */
+    if (!session->retry_set)
+        session->retry_set = event_add(session->timer, &delay) == 0;
 }
 
 /* Watches what there is to wait for: input unless answers pile up, room when something waits. */
@@ -207,7 +209,7 @@ static void on_timer(evutil_socket_t fd, short what, void *data)
         broker_settle(session->broker);
         return;
     }
-    session->retry = false;
+    session->retry = session->retry_set = false;
     on_writable(fd, what, data);
 }
 

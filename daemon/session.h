@@ -49,7 +49,8 @@ struct session {
     bool resumed;       /* its requests may be ones that were carried out before */
     struct listener listener;
     bool reading, retry;
-    bool blocked; /* the next grant or event waits for the socket to be writable */
+    bool retry_set; /* `timer` is, for that */
+    bool blocked;   /* the next grant or event waits for the socket to be writable */
 };
 
 const char *session_state_name(enum session_state state);

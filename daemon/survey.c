@@ -10,6 +10,7 @@
 #include "daemon/arena_holder.h"
 #include "daemon/broker.h"
 #include "daemon/drop.h"
+#include "daemon/segment_request.h"
 
 /* In one turn: about a quarter of a millisecond. */
 #define TURN_PAGES 65536
@@ -133,6 +134,36 @@ static bool chunk_eligible(const struct arena_chunk *chunk, uint64_t now)
            arena_chunk_reachable(chunk);
 }
 
+/* What nobody has, and nobody waits for, can be demoted whole. */
+static bool segment_eligible(const struct segment *segment, const struct hosting *hosting)
+{
+    return segment->device == hosting->device && segment->state == SEGMENT_SEALED &&
+           segment->readers == 0 && segment->summed && segment->walk.kind == SEGMENT_WALK_NONE &&
+           !segment_awaited(segment);
+}
+
+static void segments_survey(struct survey *survey, const struct hosting *hosting, uint64_t now)
+{
+    list_for_each(segment, &hosting->broker->segments->all, struct segment, all_link)
+    {
+        if (!segment_eligible(segment, hosting))
+            continue;
+        if (!row_room(survey))
+            return;
+        survey->chunks[survey->count] = (struct reclaim_chunk){
+            .tenant = segment->space->tenant,
+            .bytes = segment->chunks * segment->chunk_bytes,
+            .page_bytes = segment->piece_bytes,
+            .resident = segment->pieces,
+            .idle_ns = sub_saturate(now, segment->idle_ns),
+            .here_ns = sub_saturate(now, segment->verified_ns),
+            .token = survey->count,
+            .segment = true,
+        };
+        survey->rows[survey->count++] = (struct survey_row){.lease = segment->lease};
+    }
+}
+
 /* Adds a row for the chunk; false when there is no room for more. */
 static bool chunk_survey(struct survey *survey, struct arena_chunk *chunk, uint64_t now)
 {
@@ -233,6 +264,7 @@ bool survey_turn(struct survey *survey, struct hosting *hosting)
         }
         arena_goto(survey, arena_after(hosting, arena));
     }
+    segments_survey(survey, hosting, now);
     survey->running = false;
     return true;
 }

@@ -1,7 +1,8 @@
 /*
- * What could be emptied on a device: one row for each chunk, read from the arenas' tables, a
- * bounded number of pages at a time. Each arena is gone through twice: which pages continue which
- * (drop.h), then what each chunk has, of which that decides what may be dropped.
+ * What could be emptied on a device: one row for each chunk of an arena, read from the arenas'
+ * tables, a bounded number of pages at a time, and one for each idle segment. Each arena is gone
+ * through twice: which pages continue which (drop.h), then what each chunk has, of which that
+ * decides what may be dropped.
  */
 #pragma once
 
@@ -18,7 +19,7 @@ struct hosting;
 
 struct survey_row {
     core_id lease;
-    uint32_t index;
+    uint32_t index; /* of a chunk */
 };
 
 struct survey {

@@ -24,6 +24,7 @@ enum stage {
     STAGE_EMPTY,
     STAGE_ABOVE_HIGH,
     STAGE_ABOVE_LOW,
+    STAGE_IDLE_SEGMENT,
     STAGE_LOWER_PRIORITY,
     STAGE_BELOW_MIN_ABOVE_LOW, /* the requester's MemoryMin, the giver's MemoryLow */
     STAGE_BELOW_MIN,
@@ -35,6 +36,7 @@ static const char *const reason_names[] = {
     [RECLAIM_EMPTY] = "empty",
     [RECLAIM_ABOVE_HIGH] = "above MemoryHigh",
     [RECLAIM_ABOVE_LOW] = "above MemoryLow",
+    [RECLAIM_IDLE_SEGMENT] = "idle segment",
     [RECLAIM_LOWER_PRIORITY] = "lower priority",
     [RECLAIM_BELOW_MIN] = "requester below MemoryMin",
     [RECLAIM_OWN] = "its own",
@@ -63,8 +65,10 @@ struct candidate {
 struct giver {
     uint64_t used, host_left, host_carrying; /* after the steps so far */
     const struct reclaim_tenant *row;
-    struct candidate *heap; /* cheapest first */
+    struct candidate *heap; /* cheapest first: chunks, in their stage segments */
     uint32_t count;
+    struct candidate *other; /* the heap of what isn't given at this stage */
+    uint32_t other_count;
 };
 
 struct plan {
@@ -209,7 +213,7 @@ static bool may_give(const struct plan *plan, const struct giver *giver, enum st
 {
     if (giver->count == 0)
         return false;
-    if (lends_to_itself(plan, giver) && !plan->request->whole_device)
+    if (stage != STAGE_IDLE_SEGMENT && lends_to_itself(plan, giver) && !plan->request->whole_device)
         return stage == STAGE_OWN;
     switch (stage) {
     case STAGE_EMPTY:
@@ -218,6 +222,10 @@ static bool may_give(const struct plan *plan, const struct giver *giver, enum st
         return giver->used > giver->row->high;
     case STAGE_ABOVE_LOW:
         return giver->used > giver->row->low && ranks_not_above(plan, giver);
+    case STAGE_IDLE_SEGMENT:
+        return giver->used > giver->row->high || goes_before(plan, giver) ||
+               (giver->used > giver->row->low && ranks_not_above(plan, giver)) ||
+               guarantee_lacks(plan);
     case STAGE_LOWER_PRIORITY:
         return goes_before(plan, giver);
     case STAGE_BELOW_MIN_ABOVE_LOW:
@@ -244,6 +252,8 @@ static enum reclaim_reason reason_of(
         return RECLAIM_ABOVE_HIGH;
     case STAGE_ABOVE_LOW:
         return RECLAIM_ABOVE_LOW;
+    case STAGE_IDLE_SEGMENT:
+        return RECLAIM_IDLE_SEGMENT;
     case STAGE_LOWER_PRIORITY:
         return gives_for_itself(plan, giver) ? RECLAIM_OWN : RECLAIM_LOWER_PRIORITY;
     case STAGE_OWN:
@@ -305,6 +315,21 @@ static bool plan_ends(const struct plan *plan)
     return plan->planned >= plan->request->bytes || plan->step_count == plan->max_steps;
 }
 
+/* What the stage is about stands in each giver's first heap. */
+static void givers_turn(struct plan *plan)
+{
+    for (size_t i = 0; i < plan->giver_count; i++) {
+        struct giver *giver = &plan->givers[i];
+        struct candidate *heap = giver->heap;
+        uint32_t count = giver->count;
+
+        giver->heap = giver->other;
+        giver->count = giver->other_count;
+        giver->other = heap;
+        giver->other_count = count;
+    }
+}
+
 static void plan_stage(struct plan *plan, enum stage stage)
 {
     plan->order_count = 0;
@@ -335,7 +360,7 @@ static enum reclaim_shortfall plan_shortfall(const struct plan *plan)
     if (plan->step_count == plan->max_steps)
         return RECLAIM_CUT_SHORT;
     for (size_t i = 0; i < plan->giver_count; i++)
-        left = left || plan->givers[i].count > 0;
+        left = left || plan->givers[i].count > 0 || plan->givers[i].other_count > 0;
     if (plan->host_full)
         return RECLAIM_HOST_FULL;
     if (plan->guarded)
@@ -364,7 +389,31 @@ static bool chunk_counts(const struct plan *plan, const struct reclaim_chunk *ch
     return chunk_movable(plan->request, chunk, plan->giver_count) && !chunk_guarded(plan, chunk);
 }
 
-/* The chunks that count, those of each tenant together. `candidates` has room for all. */
+static void heap_make(struct candidate *heap, uint32_t count)
+{
+    for (uint32_t k = count / 2; k > 0; k--)
+        candidate_sink(heap, count, k - 1);
+}
+
+/* How many of each giver count; what is guarded is noted. */
+static void givers_count(struct plan *plan, size_t chunk_count)
+{
+    for (size_t i = 0; i < chunk_count; i++) {
+        const struct reclaim_chunk *chunk = &plan->chunks[i];
+
+        if (!chunk_movable(plan->request, chunk, plan->giver_count))
+            continue;
+        if (chunk_guarded(plan, chunk))
+            plan->guarded = true;
+        else if (chunk->segment)
+            plan->givers[chunk->tenant].other_count++;
+        else
+            plan->givers[chunk->tenant].count++;
+    }
+}
+
+/* What counts, that of each tenant together, chunks and segments apart. `candidates` has room for
+ * all. */
 static void givers_fill(struct plan *plan, struct candidate *candidates, size_t chunk_count)
 {
     const struct reclaim_tenant *tenants = plan->tenants;
@@ -376,35 +425,30 @@ static void givers_fill(struct plan *plan, struct candidate *candidates, size_t 
             .host_carrying = tenants[i].host_carrying,
             .row = &tenants[i],
         };
-    for (size_t i = 0; i < chunk_count; i++) {
-        const struct reclaim_chunk *chunk = &plan->chunks[i];
-
-        if (!chunk_movable(plan->request, chunk, plan->giver_count))
-            continue;
-        if (chunk_guarded(plan, chunk))
-            plan->guarded = true;
-        else
-            plan->givers[chunk->tenant].count++;
-    }
-    for (size_t i = 0; i < plan->giver_count; i++) {
-        plan->givers[i].heap = candidates;
-        candidates += plan->givers[i].count;
-        plan->givers[i].count = 0;
-    }
-    for (size_t i = 0; i < chunk_count; i++) {
-        const struct reclaim_chunk *chunk = &plan->chunks[i];
-
-        if (chunk_counts(plan, chunk)) {
-            struct giver *giver = &plan->givers[chunk->tenant];
-
-            giver->heap[giver->count++] = candidate_make(giver, chunk, (uint32_t) i);
-        }
-    }
+    givers_count(plan, chunk_count);
     for (size_t i = 0; i < plan->giver_count; i++) {
         struct giver *giver = &plan->givers[i];
 
-        for (uint32_t k = giver->count / 2; k > 0; k--)
-            candidate_sink(giver->heap, giver->count, k - 1);
+        giver->heap = candidates;
+        giver->other = giver->heap + giver->count;
+        candidates = giver->other + giver->other_count;
+        giver->count = giver->other_count = 0;
+    }
+    for (size_t i = 0; i < chunk_count; i++) {
+        const struct reclaim_chunk *chunk = &plan->chunks[i];
+        struct giver *giver;
+
+        if (!chunk_counts(plan, chunk))
+            continue;
+        giver = &plan->givers[chunk->tenant];
+        if (chunk->segment)
+            giver->other[giver->other_count++] = candidate_make(giver, chunk, (uint32_t) i);
+        else
+            giver->heap[giver->count++] = candidate_make(giver, chunk, (uint32_t) i);
+    }
+    for (size_t i = 0; i < plan->giver_count; i++) {
+        heap_make(plan->givers[i].heap, plan->givers[i].count);
+        heap_make(plan->givers[i].other, plan->givers[i].other_count);
     }
 }
 
@@ -436,8 +480,13 @@ size_t reclaim_plan(const struct reclaim_request *request, const struct reclaim_
         return 0;
     givers_fill(&plan, candidates, chunk_count);
     for (enum stage stage = 0; stage < STAGE_MAX && !plan_ends(&plan); stage++) {
-        if (!request->empty_only || stage == STAGE_EMPTY)
-            plan_stage(&plan, stage);
+        if (request->empty_only && stage != STAGE_EMPTY)
+            continue;
+        if (stage == STAGE_IDLE_SEGMENT)
+            givers_turn(&plan);
+        plan_stage(&plan, stage);
+        if (stage == STAGE_IDLE_SEGMENT)
+            givers_turn(&plan);
     }
     *ret_planned = plan.planned;
     *ret_shortfall = plan_shortfall(&plan);

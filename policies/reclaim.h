@@ -6,7 +6,8 @@
  * copies, already checked.
  *
  * Order (docs/architecture.md section 8): empty chunks of anybody; then cold pages of tenants above
- * MemoryHigh; then above MemoryLow; then of those whose priority is below the requester's; then,
+ * MemoryHigh; then above MemoryLow; then idle segments, whole and with everything that holds for
+ * pages; then of those whose priority is below the requester's; then,
  * for a requester below its MemoryMin and only as far as that reaches, of anybody. Within each,
  * lower priority first. Nobody is brought below its MemoryMin: what it gave would be promised to it
  * anew. Nothing but empty chunks is taken from a tenant of higher priority than the requester
@@ -52,6 +53,7 @@ struct reclaim_chunk {
     uint64_t here_ns; /* since it came */
     double recompute_cost; /* sum over resident pages of tokens × position, any unit; 0 unknown */
     uint64_t token;        /* the caller's name for it */
+    bool segment;          /* not a chunk: a whole segment that nobody has, `resident` its pieces */
 };
 
 struct reclaim_request {
@@ -68,6 +70,7 @@ enum reclaim_reason {
     RECLAIM_EMPTY, /* no page to copy */
     RECLAIM_ABOVE_HIGH,
     RECLAIM_ABOVE_LOW,
+    RECLAIM_IDLE_SEGMENT,   /* nobody reads it: no worker notices before it opens it again */
     RECLAIM_LOWER_PRIORITY, /* protected by MemoryLow, but the requester goes before it */
     RECLAIM_BELOW_MIN,      /* for a requester below its guarantee */
     RECLAIM_OWN,            /* of the requester itself, though it is protected from others */

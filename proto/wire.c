@@ -30,7 +30,7 @@ struct wire {
 static size_t string_bound(const ProtobufCFieldDescriptor *field)
 {
     static const char *const texts[] = {
-        "name", "text", "unit", "value", "failure", "tier_path", "tier_disk_failure"};
+        "name", "text", "unit", "value", "failure", "tier_path", "tier_disk_failure", "degraded"};
 
     for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
         if (strcmp(field->name, texts[i]) == 0)

@@ -86,10 +86,11 @@ int view_status(const struct view *view, const Gmb__Status *status)
     _cleanup_(table_free_ptr) struct table *table =
         table_new(device_headings, ARRAY_SIZE(device_headings));
     _cleanup_free_ char *version = terminal_text(status->version);
+    _cleanup_free_ char *degraded = terminal_text(status->degraded);
     char uptime[DURATION_TEXT_MAX];
     int r;
 
-    if (version == NULL)
+    if (version == NULL || degraded == NULL)
         return -ENOMEM;
     (void) fprintf(view->to, "gmbd %s, driver %s, up %s, configuration revision %" PRIu64 "\n",
         version, status->driver, duration_format(uptime, status->uptime_ns), status->revision);
@@ -97,8 +98,11 @@ int view_status(const struct view *view, const Gmb__Status *status)
         status->tenants, PLURAL_S(status->tenants), status->clients, PLURAL_S(status->clients),
         status->leases, PLURAL_S(status->leases), status->waiting, PLURAL_S(status->waiting));
     (void) fprintf(view->to,
-        "%" PRIu64 " requests granted, %" PRIu64 " refused, %" PRIu64 " timed out\n\n",
+        "%" PRIu64 " requests granted, %" PRIu64 " refused, %" PRIu64 " timed out\n",
         status->granted_total, status->refused_total, status->timed_out_total);
+    if (degraded[0] != '\0')
+        (void) fprintf(view->to, "degraded: %s\n", degraded);
+    (void) fprintf(view->to, "\n");
     for (size_t i = 0; table != NULL && i < status->n_devices; i++)
         device_add(table, status->devices[i]);
     r = table_print(table, view->to, view->colour);

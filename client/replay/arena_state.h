@@ -9,6 +9,7 @@
 #include "client/replay/arena_worker.h"
 #include "client/replay/device.h"
 #include "client/replay/ladder.h"
+#include "client/replay/weights.h"
 
 struct arena_worker {
     const struct worker_params *params;
@@ -17,6 +18,7 @@ struct arena_worker {
     const char *tenant;
     gmb_session *session;
     gmb_arena *arena;
+    struct weights weights;
 
     pthread_mutex_t device_lock; /* of `device`, whose stream all threads use */
     struct device *device;

@@ -94,6 +94,7 @@ static int connect_broker(struct arena_worker *worker)
     struct gmb_options options = {
         .size = sizeof(options), .socket = worker->params->socket, .program = "gmb-replay"};
     struct gmb_device_info info = {.size = sizeof(info)};
+    char text[WEIGHTS_TEXT_BYTES];
     struct gpu_error error;
     enum gpu_driver driver;
     int r = gmb_connect(&options, &worker->session);
@@ -108,8 +109,14 @@ static int connect_broker(struct arena_worker *worker)
     r = gpu_driver_parse(gmb_driver(worker->session), &driver);
     if (r == 0)
         r = device_open(driver, info.uuid, &worker->device, &error);
-    if (r < 0)
+    if (r < 0) {
         arena_fail(worker, "cannot use the device: %s", error.text);
+        return r;
+    }
+    r = weights_take(worker->session, worker->device, worker->tenant, worker->params->weights_bytes,
+        &worker->weights, text);
+    if (r < 0)
+        arena_fail(worker, "%s", text);
     return r;
 }
 
@@ -295,6 +302,16 @@ static void note_stats(struct arena_worker *worker)
     atomic_store(&worker->stats->restores, stats.restores);
 }
 
+static void weights_end(struct arena_worker *worker)
+{
+    char text[WEIGHTS_TEXT_BYTES];
+    uint64_t differing;
+
+    if (weights_give(worker->session, &worker->weights, &differing, text) < 0)
+        arena_fail(worker, "%s", text);
+    atomic_fetch_add(&worker->stats->corrupt_bytes, differing);
+}
+
 static void done(struct arena_worker *worker)
 {
     if (worker->arena != NULL) {
@@ -302,6 +319,8 @@ static void done(struct arena_worker *worker)
         if (gmb_arena_free(worker->arena) < 0)
             arena_fail(worker, "cannot give the arena back: %s", gmb_error_text());
     }
+    if (worker->weights.lease != NULL)
+        weights_end(worker);
     gmb_disconnect(worker->session);
     (void) device_close(worker->device);
     close_fd(&worker->wake_fd);

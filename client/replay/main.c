@@ -68,6 +68,7 @@ static int choose_sizes(const struct options *options, const struct trace *trace
         .prefill_rate = options->prefill_rate,
         .decode_rate = options->decode_rate,
         .scale = options->scale,
+        .weights_bytes = options->weights,
         .speed = options->speed,
         .device_bytes = options->device_memory,
         .device_percent = options->device_percent,

@@ -42,6 +42,7 @@ enum option_code {
     OPTION_POLICY,
     OPTION_BLOCKS,
     OPTION_BOUND,
+    OPTION_WEIGHTS,
     OPTION_HELP,
     OPTION_VERSION,
 };
@@ -73,6 +74,7 @@ static const struct option table[] = {
     {"policy", required_argument, NULL, OPTION_POLICY},
     {"blocks", required_argument, NULL, OPTION_BLOCKS},
     {"bound", no_argument, NULL, OPTION_BOUND},
+    {"weights", required_argument, NULL, OPTION_WEIGHTS},
     {"help", no_argument, NULL, OPTION_HELP},
     {"version", no_argument, NULL, OPTION_VERSION},
     {0},
@@ -90,6 +92,7 @@ const char options_usage[] =
     "  --workers N             worker processes for each tenant (2)\n"
     "  --config FILE           broker configuration with the tenants to use\n"
     "  --kv-bytes-per-token B  (131072: Llama-3.1-8B in 16 bit)\n"
+    "  --weights SIZE          of each tenant's model, one copy for all of its workers (0)\n"
     "  --prefill-rate N        prompt tokens/s of one request (20000)\n"
     "  --decode-rate N         generated tokens/s of one request (40)\n"
     "  --speed X               time is X times faster (chosen: about a minute)\n"
@@ -262,6 +265,8 @@ static bool take_number(int option, const char *text, struct options *options)
         return parse_count(text, UINT64_C(1) << 40, &options->scale);
     case OPTION_LIMIT:
         return parse_count(text, TRACE_REQUESTS_MAX, &options->limit);
+    case OPTION_WEIGHTS:
+        return parse_size(text, &options->weights);
     case OPTION_DEVICE_MEMORY:
         return parse_device(text, options);
     case OPTION_THINK:
@@ -338,8 +343,8 @@ static int check_policy(const struct options *options)
         return wrong("--policy wants --blocks");
     if (!options->trace)
         return wrong("--policy wants a --trace that names its blocks");
-    if (options->socket || options->config || options->arena)
-        return wrong("--policy runs without a broker: no --socket, --config or --arena");
+    if (options->socket || options->config || options->arena || options->weights > 0)
+        return wrong("--policy runs without a broker: no --socket, --config, --arena or --weights");
     return OPTIONS_OK;
 }
 

@@ -28,6 +28,7 @@ struct options {
     double speed;            /* 0: choose */
     uint64_t scale;          /* 0: choose */
     uint64_t limit;          /* 0: all requests */
+    uint64_t weights;        /* of each tenant's model, shared by its workers; 0: none */
     uint64_t device_memory;  /* 0: choose */
     uint32_t device_percent; /* of what the trace needs; 0: choose */
     uint32_t load_percent;   /* the trace's need, of the device; 0: choose */

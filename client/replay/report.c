@@ -131,16 +131,18 @@ static void count_pages(struct report_part *part, const struct stats_worker *wor
 static void count_bytes(const struct run *run, struct report *report)
 {
     const struct plan_peaks *peaks = &run->sizing->peaks;
+    const uint64_t weights = run->sizing->weights_bytes;
     const uint32_t tenants = run->tenants->count;
 
-    report->all.peak_bytes = atomic_load(&run->stats->all.peak);
-    report->all.static_bytes = peaks->static_bytes;
+    /* The weights are there all the time, so that they add to every peak: once for a tenant. */
+    report->all.peak_bytes = atomic_load(&run->stats->all.peak) + tenants * weights;
+    report->all.static_bytes = peaks->static_bytes + run->workers * weights;
     for (uint32_t t = 0; t < tenants; t++)
-        report->tenants[t].peak_bytes = atomic_load(&run->stats->tenants[t].peak);
+        report->tenants[t].peak_bytes = atomic_load(&run->stats->tenants[t].peak) + weights;
     for (uint32_t w = 0; w < run->workers; w++) {
         const struct stats_worker *worker = &run->stats->workers[w];
 
-        report->tenants[w % tenants].static_bytes += peaks->worker_bytes[w];
+        report->tenants[w % tenants].static_bytes += peaks->worker_bytes[w] + weights;
         count_pages(&report->all, worker);
         count_pages(&report->tenants[w % tenants], worker);
         report->corrupt_bytes += atomic_load(&worker->corrupt_bytes);
@@ -149,7 +151,7 @@ static void count_bytes(const struct run *run, struct report *report)
         report->late_ns = MAX(report->late_ns, atomic_load(&worker->late_ns));
     }
     report->saved_ratio =
-        1 - (double) report->all.peak_bytes / (double) MAX(peaks->static_bytes, UINT64_C(1));
+        1 - (double) report->all.peak_bytes / (double) MAX(report->all.static_bytes, UINT64_C(1));
 }
 
 static enum verdict judge(const struct run *run, const struct report *report)
@@ -177,7 +179,9 @@ int report_make(const struct run *run, struct report *ret)
     r = count_requests(run, &report);
     if (r < 0)
         return r;
-    r = plan_static_refused(run->trace, &run->sizing->model, &shape, run->sizing->device_bytes,
+    /* Each of the parts has a copy of the weights in it. */
+    r = plan_static_refused(run->trace, &run->sizing->model, &shape,
+        sub_saturate(run->sizing->device_bytes, run->workers * run->sizing->weights_bytes),
         &report.static_split_refused);
     if (r < 0)
         return r;
@@ -185,6 +189,8 @@ int report_make(const struct run *run, struct report *ret)
     if (r < 0)
         return r;
     count_bytes(run, &report);
+    report.completed = report.all.at_once + report.all.waited;
+    report.static_completed = run->trace->count - report.static_split_refused;
     report.verdict = judge(run, &report);
     *ret = report;
     report = (struct report){0};

@@ -24,7 +24,7 @@ struct report_part {
     uint64_t requests, at_once, waited, refused, lost, preempted;
     uint64_t wait_p50_ns, wait_p99_ns; /* over completed ones; no wait counts as 0 */
     uint64_t peak_bytes;
-    uint64_t static_bytes; /* sum of its workers' own peaks */
+    uint64_t static_bytes; /* sum of its workers' own peaks, and weights for each of them */
     uint64_t stall_ns;     /* waited for memory, by all requests together */
     /* With arenas; pages. */
     uint64_t evictions, restores, reread, dropped, restore_ns;
@@ -62,7 +62,8 @@ struct report {
     uint64_t static_split_refused;
     uint64_t corrupt_bytes, foreign_bytes, checked_bytes;
     uint64_t late_ns;
-    double saved_ratio; /* 1 − peak / static */
+    uint64_t completed, static_completed; /* as it was; the same device split among the workers */
+    double saved_ratio;                   /* 1 − peak / static */
 };
 
 /* -ENOMEM, -EOVERFLOW. */

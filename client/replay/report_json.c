@@ -57,6 +57,9 @@ static int set_results(json_t *object, const struct run *run, const struct repor
     return json_object_set_new(object, "saved_ratio", json_real(report->saved_ratio)) |
            json_object_set_new(
                object, "static_split_refused", integer(report->static_split_refused)) |
+           json_object_set_new(object, "completed", integer(report->completed)) |
+           json_object_set_new(
+               object, "static_split_completed", integer(report->static_completed)) |
            json_object_set_new(object, "corrupt_bytes", integer(report->corrupt_bytes)) |
            json_object_set_new(object, "foreign_bytes", integer(report->foreign_bytes)) |
            json_object_set_new(object, "checked_bytes", integer(report->checked_bytes)) |
@@ -88,6 +91,7 @@ static int set_choices(json_t *object, const struct run *run)
            json_object_set_new(object, "decode_rate", json_real(sizing->model.decode_rate)) |
            json_object_set_new(object, "chunk_bytes", integer(sizing->model.chunk_bytes)) |
            json_object_set_new(object, "device_bytes", integer(sizing->device_bytes)) |
+           json_object_set_new(object, "weights_bytes", integer(sizing->weights_bytes)) |
            json_object_set_new(object, "pooled_peak_bytes", integer(sizing->peaks.pooled_bytes));
 }
 

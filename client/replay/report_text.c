@@ -29,6 +29,9 @@ void report_print_choices(FILE *file, const struct run *run)
     fprintf(file, "scale     bytes divided by %" PRIu64 "%s, chunks of %s\n", sizing->model.scale,
         options->scale > 0 ? "" : " (chosen; --scale)",
         size_format(chunk, sizing->model.chunk_bytes));
+    if (sizing->weights_bytes > 0)
+        fprintf(file, "weights   %s for each tenant, one copy for its workers\n",
+            size_format(kv, sizing->weights_bytes));
     fprintf(file, "speed     %g times%s, about %.0f s\n", sizing->speed,
         options->speed > 0 ? "" : " (chosen; --speed)",
         (double) sizing->peaks.service_ns / (double) NSEC_PER_SEC / sizing->speed);
@@ -123,13 +126,17 @@ void report_print(FILE *file, const struct run *run, const struct report *report
     print_requests(file, report);
     if (run->options->arena)
         report_print_pressure(file, run, report);
+    fprintf(file, "peak      %s leased; %s for each worker would need %s: %.1f %% saved\n",
+        size_format(peak, report->all.peak_bytes),
+        run->sizing->weights_bytes > 0 ? "own weights and a private pool" : "a private pool",
+        size_format(own, report->all.static_bytes), 100 * report->saved_ratio);
     fprintf(file,
-        "peak      %s leased; a private pool for each worker would need %s: %.1f %% saved\n",
-        size_format(peak, report->all.peak_bytes), size_format(own, report->all.static_bytes),
-        100 * report->saved_ratio);
-    fprintf(file,
-        "split     the same device in %u equal parts would have refused %" PRIu64 " requests\n",
+        "split     the same device in %u equal parts would have refused %" PRIu64 " requests",
         run->workers, report->static_split_refused);
+    if (run->sizing->weights_bytes > 0)
+        fprintf(file, " and completed %" PRIu64 "; %" PRIu64 " were", report->static_completed,
+            report->completed);
+    fputc('\n', file);
     fprintf(file,
         "bytes     %s written and checked, %" PRIu64 " corrupt (%" PRIu64 " of other tenants)\n",
         size_format(checked, report->checked_bytes), report->corrupt_bytes, report->foreign_bytes);

@@ -6,6 +6,7 @@
 #include "base/list.h"
 #include "client/gmb.h"
 #include "client/replay/device.h"
+#include "client/replay/weights.h"
 #include "client/replay/worker.h"
 
 /* What the requests of a worker share. */
@@ -14,6 +15,7 @@ struct worker {
     struct event_base *base;
     gmb_session *session;
     struct device *device;
+    struct weights weights;
     struct stats_worker *stats;
     const char *tenant;
     const char *device_uuid;

@@ -64,8 +64,10 @@ static _Noreturn void become_worker(
         .index = index,
         .speed = run->sizing->speed,
         .wait_ns = run->options->wait_ns,
-        .memory_min_bytes =
-            run->options->socket || run->options->config ? 0 : run->sizing->memory_min_bytes,
+        .memory_min_bytes = run->options->socket || run->options->config
+                                ? 0
+                                : run->sizing->memory_min_bytes - run->sizing->weights_bytes,
+        .weights_bytes = run->sizing->weights_bytes,
         .think_ns = (uint64_t) ((run->options->think > 0 ? run->options->think : THINK_SECONDS) /
                                 run->sizing->speed * (double) NSEC_PER_SEC),
         .batch = run->options->batch > 0 ? run->options->batch : ARENA_BATCH,

@@ -117,12 +117,14 @@ static int choose_scale(
     }
 }
 
+/* A device of a size that was given has room for KV beside the weights. */
 static void choose_device(const struct sizing_wish *wish, struct sizing *sizing)
 {
+    const uint64_t weights = sizing->weights_bytes * wish->shape.tenants;
     const uint64_t chunk = sizing->model.chunk_bytes;
     const uint64_t others = wish->shape.tenants - 1, largest = sizing->peaks.largest_bytes;
-    uint64_t device = wish->capacity_bytes > 0 ? wish->capacity_bytes : wish->device_bytes;
-    uint64_t min, max;
+    uint64_t given = wish->capacity_bytes > 0 ? wish->capacity_bytes : wish->device_bytes;
+    uint64_t device = given > 0 ? MAX(sub_saturate(given, weights), chunk) : 0, min, max;
 
     if (device == 0 && wish->load_percent > 0) {
         device = sizing->peaks.pooled_bytes / chunk * 100 / wish->load_percent * chunk;
@@ -137,9 +139,10 @@ static void choose_device(const struct sizing_wish *wish, struct sizing *sizing)
     if (others > 0)
         min = MIN(min, sub_saturate(device, largest) / others);
     max = others > 0 ? MAX(device / 4 * 3, largest) : device;
-    sizing->device_bytes = device;
-    sizing->memory_min_bytes = min / chunk * chunk;
-    sizing->memory_max_bytes = MIN(max / chunk * chunk, device / chunk * chunk);
+    sizing->device_bytes = device + weights;
+    sizing->memory_min_bytes = min / chunk * chunk + sizing->weights_bytes;
+    sizing->memory_max_bytes =
+        MIN(max / chunk * chunk, device / chunk * chunk) + sizing->weights_bytes;
 }
 
 int sizing_choose(const struct trace *trace, const struct sizing_wish *wish, struct sizing *ret)
@@ -150,11 +153,18 @@ int sizing_choose(const struct trace *trace, const struct sizing_wish *wish, str
     r = choose_scale(trace, wish, &sizing);
     if (r < 0)
         return r;
+    if (!round_up(wish->weights_bytes / sizing.model.scale, sizing.granularity_bytes,
+            &sizing.weights_bytes))
+        return -EOVERFLOW;
     choose_device(wish, &sizing);
     sizing.speed = choose_speed(wish, &sizing);
     if (wish->arenas) {
         sizing.host_tier_bytes =
             HOST_PEAKS * sizing.peaks.pooled_bytes + wish->shape.workers * HOST_SLAB_BYTES;
+        sizing.reserve_bytes = RESERVE_BYTES;
+    } else if (sizing.weights_bytes > 0) {
+        /* A mover sums them up, and works beside the device's memory as with arenas. */
+        sizing.host_tier_bytes = HOST_SLAB_BYTES;
         sizing.reserve_bytes = RESERVE_BYTES;
     }
     *ret = sizing;

@@ -10,6 +10,7 @@
  *   device    95 % of the peak, so that some requests do wait, but never less than the largest
  *             request and what others are guaranteed
  *   HostTier  with arenas, four times the peak, and room for a slab begun by each worker
+ *   weights   go on top: the device, MemoryMin and MemoryMax have room for them besides
  *   MemoryMin a quarter of the device in all, half of it with arenas; MemoryMax three quarters of
  * it for each tenant
  */
@@ -22,6 +23,7 @@ struct sizing_wish {
     double prefill_rate, decode_rate;
     struct plan_shape shape;
     uint64_t scale;          /* 0: choose */
+    uint64_t weights_bytes;  /* of each tenant's model, before scaling */
     double speed;            /* 0: choose */
     uint64_t device_bytes;   /* of our own device; 0: choose. Ignored with a broker's device */
     uint32_t device_percent; /* of what the trace needs, where `device_bytes` is 0; 0: choose */
@@ -37,7 +39,8 @@ struct sizing {
     struct model model;
     double speed;
     uint64_t granularity_bytes;
-    uint64_t device_bytes;
+    uint64_t device_bytes;     /* weights included */
+    uint64_t weights_bytes;    /* of each tenant, scaled; 0: none */
     uint64_t memory_min_bytes; /* of each tenant */
     uint64_t memory_max_bytes;
     uint64_t host_tier_bytes; /* 0: what the broker chooses by itself */

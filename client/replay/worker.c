@@ -142,6 +142,7 @@ static int connect_broker(struct loop *loop)
     struct worker *worker = &loop->worker;
     struct gmb_options options = {
         .size = sizeof(options), .socket = worker->params->socket, .program = "gmb-replay"};
+    char text[WEIGHTS_TEXT_BYTES];
     struct gpu_error error;
     enum gpu_driver driver;
     int r;
@@ -160,9 +161,25 @@ static int connect_broker(struct loop *loop)
     r = gpu_driver_parse(gmb_driver(worker->session), &driver);
     if (r == 0)
         r = device_open(driver, loop->info.uuid, &worker->device, &error);
-    if (r < 0)
+    if (r < 0) {
         worker_fail(worker, "cannot use the device: %s", error.text);
+        return r;
+    }
+    r = weights_take(worker->session, worker->device, worker->tenant, worker->params->weights_bytes,
+        &worker->weights, text);
+    if (r < 0)
+        worker_fail(worker, "%s", text);
     return r;
+}
+
+static void weights_end(struct worker *worker)
+{
+    char text[WEIGHTS_TEXT_BYTES];
+    uint64_t differing;
+
+    if (weights_give(worker->session, &worker->weights, &differing, text) < 0)
+        worker_fail(worker, "%s", text);
+    atomic_fetch_add(&worker->stats->corrupt_bytes, differing);
 }
 
 /* The end of the pipe: all are ready, or the coordinator is gone. */
@@ -212,6 +229,8 @@ static void loop_close(struct loop *loop)
     struct event **const events[] = {&loop->library, &loop->terminate, &loop->start, &loop->arrival,
         &loop->deadline, &loop->stop};
 
+    if (loop->worker.weights.lease)
+        weights_end(&loop->worker);
     /* First what may still call back, then what is called. */
     gmb_disconnect(loop->worker.session);
     requests_free(&loop->worker);

@@ -16,7 +16,8 @@ struct worker_params {
     uint32_t index; /* plays the requests i with i mod worker_count = index */
     double speed;   /* trace time / real time */
     uint64_t wait_ns;
-    uint64_t memory_min_bytes; /* of its tenant; 0: not known */
+    uint64_t memory_min_bytes; /* of its tenant, for KV; 0: not known */
+    uint64_t weights_bytes;    /* of its tenant's model; 0: none */
     uint64_t think_ns;         /* with an arena: from a request's end to its pages' next use */
     uint32_t batch;            /* with an arena: requests that may run at once */
     const uint32_t *request_priorities; /* borrowed: of its requests, in turn */

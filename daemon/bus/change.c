@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <string.h>
+#include <xxhash.h>
 
 #include "daemon/bus/private.h"
 
@@ -14,12 +15,17 @@
 static uint64_t number_of(const sd_bus_vtable *property, const void *object)
 {
     const char *at = (const char *) object + property->x.property.offset;
+    const char *text;
     uint64_t wide;
     uint32_t narrow;
 
     if (property->x.property.signature[0] == 't') {
         memcpy(&wide, at, sizeof(wide));
         return wide;
+    }
+    if (property->x.property.signature[0] == 's') {
+        memcpy(&text, at, sizeof(text));
+        return XXH3_64bits(text, strlen(text));
     }
     memcpy(&narrow, at, sizeof(narrow)); /* u, b */
     return narrow;

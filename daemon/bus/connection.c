@@ -36,6 +36,7 @@ static void connection_drop(struct bus *bus)
 {
     bus_calls_drop(bus);
     (void) event_del(bus->timer);
+    bus->woken = false;
     if (bus->io != NULL)
         event_free(bus->io);
     bus->io = NULL;
@@ -74,6 +75,7 @@ static int timer_watch(struct bus *bus)
     struct timeval delay;
     int r = sd_bus_get_timeout(bus->sd, &due_usec);
 
+    bus->woken = false;
     if (r < 0)
         return r;
     if (r == 0 || due_usec == UINT64_MAX) {

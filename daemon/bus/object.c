@@ -203,6 +203,7 @@ const sd_bus_vtable bus_manager_vtable[] = {
     STATUS("GrantedTotal", "t", granted_total, CHANGES),
     STATUS("RefusedTotal", "t", refused_total, CHANGES),
     STATUS("TimedOutTotal", "t", timed_out_total, CHANGES),
+    STATUS("Degraded", "s", degraded, CHANGES),
     SD_BUS_PROPERTY("ReloadError", "s", reload_error_get, 0, CHANGES),
     METHOD("SetTenant", "ssa(ss)t",
         SD_BUS_PARAM(tenant) SD_BUS_PARAM(device) SD_BUS_PARAM(assignments)

@@ -60,6 +60,7 @@ struct bus {
     struct event *io, *timer, *retry, *tell, *press;
     short watched; /* what `io` waits for */
     bool telling;  /* `tell` is armed */
+    bool woken;    /* `timer` is due at once */
     unsigned retry_ms;
     struct list calls; /* struct call.link */
     size_t call_count;

@@ -20,7 +20,9 @@ static void wake(struct bus *bus)
 {
     const struct timeval now = {0};
 
-    (void) event_add(bus->timer, &now);
+    /* Once: added again before it has run, it would start over. */
+    if (!bus->woken)
+        bus->woken = event_add(bus->timer, &now) == 0;
 }
 
 void bus_refused(struct broker_observer *observer, const struct broker_refusal *refusal)

@@ -132,7 +132,6 @@ int child_hand_over(struct keeper *keeper)
     (void) snprintf(number, sizeof(number), "%d", (int) keeper->child);
     if (setenv(HAND_OVER_CHILD, number, 1) < 0)
         return -errno;
-    close_fd(&keeper->signal_fd);
     r = pass_apply(&pass, getpid());
     if (r == 0) {
         (void) execvp(keeper->argv[0], keeper->argv);

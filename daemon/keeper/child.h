@@ -12,6 +12,7 @@
 
 /* The pid, or -errno with nothing started. A program that can't be executed ends with 127. */
 pid_t child_start(struct keeper *keeper) _must_check_;
-/* Becomes the program of the same path with the same arguments. Returns on failure only: -errno,
- * with everything as it was unless the fds couldn't be moved. */
+/* Becomes the program of the same path with the same arguments; `signal_fd` and `manager` have to
+ * be closed. Returns on failure only: -errno, with everything as it was unless the fds couldn't be
+ * moved. */
 int child_hand_over(struct keeper *keeper);

@@ -8,7 +8,6 @@
 #include <string.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
-#include <systemd/sd-daemon.h>
 
 #include "base/log.h"
 #include "daemon/keeper/child.h"
@@ -46,10 +45,7 @@ static void datagram_take(struct keeper *keeper, struct notify_datagram *datagra
         (void) store_remove(&keeper->store, notify.fd_name);
     if (notify.watchdog && watchdog_ns != 0 && keeper->phase == KEEPER_RUNNING)
         keeper->watchdog_ns = clock_now(keeper->clock) + watchdog_ns;
-    if (notify.ready)
-        (void) sd_notify(0, "READY=1");
-    if (notify.status != NULL)
-        (void) sd_notifyf(0, "STATUS=%s", notify.status);
+    manager_tell(&keeper->manager, notify.ready, notify.status, clock_now(keeper->clock));
 }
 
 static void notify_take(struct keeper *keeper)
@@ -99,13 +95,15 @@ static void broker_ended(struct keeper *keeper, int status)
     notify_take(keeper);
     keeper->child = 0;
     keeper->watchdog_ns = keeper->kill_ns = CLOCK_NEVER;
-    if (keeper->phase == KEEPER_STOPPING || code == 0) {
+    if (keeper->phase == KEEPER_STOPPING || (keeper->phase == KEEPER_RUNNING && code == 0)) {
         keeper->phase = KEEPER_ENDED;
         keeper->status = code;
         return;
     }
+    /* One that was asked to end has not failed. */
+    keeper->start_ns =
+        keeper->phase == KEEPER_RESTARTING ? now_ns : restart_at(&keeper->restart, now_ns);
     keeper->phase = KEEPER_WAITING;
-    keeper->start_ns = restart_at(&keeper->restart, now_ns);
     log_warning("the broker ended with %s %d; the next one starts in %llu ms, with %zu fd%s",
         exited ? "status" : "signal", exited ? code : code - 128,
         (unsigned long long) ((keeper->start_ns - now_ns) / NSEC_PER_MSEC), keeper->store.count,
@@ -124,18 +122,37 @@ static void reap(struct keeper *keeper)
     }
 }
 
+/* One that is stopped (SIGSTOP) hears it, too: as systemd does it. */
+static void child_signal(const struct keeper *keeper, int number)
+{
+    (void) kill(keeper->child, number);
+    (void) kill(keeper->child, SIGCONT);
+}
+
+static void child_end(struct keeper *keeper, int number, enum keeper_phase phase)
+{
+    child_signal(keeper, number);
+    if (keeper->phase == KEEPER_RUNNING)
+        keeper->kill_ns = add_saturate(clock_now(keeper->clock), keeper->options->stop_timeout_ns);
+    keeper->phase = phase;
+    keeper->watchdog_ns = CLOCK_NEVER;
+}
+
 static void stop(struct keeper *keeper, int number)
 {
-    if (keeper->child == 0) {
-        keeper->phase = KEEPER_ENDED;
-        keeper->status = 0;
+    if (keeper->child != 0) {
+        child_end(keeper, number, KEEPER_STOPPING);
         return;
     }
-    (void) kill(keeper->child, number);
-    if (keeper->phase != KEEPER_STOPPING)
-        keeper->kill_ns = add_saturate(clock_now(keeper->clock), keeper->options->stop_timeout_ns);
-    keeper->phase = KEEPER_STOPPING;
-    keeper->watchdog_ns = CLOCK_NEVER;
+    keeper->phase = KEEPER_ENDED;
+    keeper->status = 0;
+}
+
+/* A broker that is away is about to be started anyway; the end of all goes before. */
+static void begin_anew(struct keeper *keeper)
+{
+    if (keeper->phase == KEEPER_RUNNING || keeper->phase == KEEPER_RESTARTING)
+        child_end(keeper, SIGTERM, KEEPER_RESTARTING);
 }
 
 static void signals_take(struct keeper *keeper)
@@ -149,6 +166,8 @@ static void signals_take(struct keeper *keeper)
             continue; /* signals of one kind are merged: reap() asks for all */
         if (number == SIGTERM || number == SIGINT)
             stop(keeper, number);
+        else if (number == SIGUSR1)
+            begin_anew(keeper);
         else if (number == SIGUSR2)
             keeper->hand_over = true;
         else if (keeper->child > 0)
@@ -164,10 +183,11 @@ static void time_passed(struct keeper *keeper, uint64_t now_ns)
     if (now_ns >= keeper->watchdog_ns) {
         log_error("the broker has said nothing for %llu s: aborting it",
             (unsigned long long) (keeper->options->watchdog_ns / NSEC_PER_SEC));
-        (void) kill(keeper->child, SIGABRT);
+        child_signal(keeper, SIGABRT);
         keeper->watchdog_ns = CLOCK_NEVER;
         keeper->kill_ns = now_ns + ABORT_NS;
     }
+    manager_step(&keeper->manager, now_ns);
     if (now_ns >= keeper->kill_ns) {
         log_error("the broker does not end: killing it");
         (void) kill(keeper->child, SIGKILL);
@@ -180,6 +200,7 @@ static int poll_timeout(const struct keeper *keeper, uint64_t now_ns)
     uint64_t at_ns = MIN(keeper->kill_ns, keeper->watchdog_ns);
     uint64_t left_ns;
 
+    at_ns = MIN(at_ns, keeper->manager.again_ns);
     if (keeper->phase == KEEPER_WAITING)
         at_ns = MIN(at_ns, keeper->start_ns);
     if (at_ns == CLOCK_NEVER)
@@ -195,8 +216,12 @@ static void hand_over(struct keeper *keeper)
     int r;
 
     keeper->hand_over = false;
+    /* Their numbers are the stored fds' there. */
+    close_fd(&keeper->signal_fd);
+    manager_close(&keeper->manager);
     r = child_hand_over(keeper);
     log_error("cannot hand over to %s: %s; going on", keeper->argv[0], strerror(-r));
+    manager_open(&keeper->manager);
     r = keeper_signals_open(keeper);
     if (r < 0) {
         log_error("no signals: %s", strerror(-r));
@@ -217,7 +242,9 @@ int keeper_run(struct keeper *keeper)
         (void) poll(fds, ARRAY_SIZE(fds), poll_timeout(keeper, clock_now(keeper->clock)));
         notify_take(keeper);
         signals_take(keeper);
-        if (keeper->hand_over && keeper->phase != KEEPER_ENDED)
+        /* A newer keeper isn't told that its broker is to be the last, or not. */
+        if (keeper->hand_over &&
+            (keeper->phase == KEEPER_RUNNING || keeper->phase == KEEPER_WAITING))
             hand_over(keeper);
     }
     return keeper->status;

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "base/clock.h"
+#include "daemon/keeper/manager.h"
 #include "daemon/keeper/notify.h"
 #include "daemon/keeper/options.h"
 #include "daemon/keeper/restart.h"
@@ -17,8 +18,9 @@
 enum keeper_phase {
     KEEPER_WAITING, /* no broker; one is started at `start_ns` */
     KEEPER_RUNNING,
-    KEEPER_STOPPING, /* SIGTERM was passed on */
-    KEEPER_ENDED,    /* `status` is what the keeper ends with */
+    KEEPER_RESTARTING, /* SIGTERM was sent; whatever it ends with, another one follows at once */
+    KEEPER_STOPPING,   /* SIGTERM was passed on */
+    KEEPER_ENDED,      /* `status` is what the keeper ends with */
     KEEPER_PHASE_MAX
 };
 
@@ -31,6 +33,7 @@ struct keeper {
     struct listen_socket sockets[OPTIONS_LISTEN_MAX]; /* by index of options->listen */
     char *directory;                                  /* of the notify socket; removed at the end */
     int notify_fd, signal_fd;
+    struct manager manager;
     pid_t child;                             /* 0: none */
     uint64_t start_ns, watchdog_ns, kill_ns; /* CLOCK_NEVER: not set */
     struct restart restart;

@@ -45,8 +45,9 @@ static void usage(void)
         "  --version               say the version, and exit\n"
         "  --help                  say this, and exit\n"
         "\n"
-        "SIGTERM, SIGINT and SIGHUP go to the broker; SIGUSR2 makes the keeper become a newer\n"
-        "program of the same path, with the broker and its fds.\n");
+        "SIGTERM, SIGINT and SIGHUP go to the broker; SIGUSR1 ends it and starts another one in\n"
+        "its place. SIGUSR2 makes the keeper become a newer program of the same path, with the\n"
+        "broker and its fds.\n");
 }
 
 static int number_parse(const char *option, const char *text, unsigned long max, uint64_t *ret)

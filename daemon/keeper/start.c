@@ -206,6 +206,7 @@ int keeper_start(struct keeper *keeper, const struct keeper_options *options, ch
     for (size_t i = 0; i < ARRAY_SIZE(keeper->sockets); i++)
         keeper->sockets[i] = LISTEN_SOCKET_NONE;
     store_init(&keeper->store, options->fds_max);
+    manager_open(&keeper->manager);
     /* What a broker leaves behind is reaped here, in a container or not. */
     (void) prctl(PR_SET_CHILD_SUBREAPER, 1L, 0L, 0L, 0L);
     fd_limit_raise(options);
@@ -226,6 +227,7 @@ int keeper_start(struct keeper *keeper, const struct keeper_options *options, ch
 
 void keeper_clear(struct keeper *keeper)
 {
+    manager_close(&keeper->manager);
     store_clear(&keeper->store);
     for (size_t i = 0; i < ARRAY_SIZE(keeper->sockets); i++)
         listen_close(&keeper->sockets[i]);

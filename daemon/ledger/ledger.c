@@ -34,7 +34,9 @@ const struct ledger_region ledger_regions[CORE_RECORD_MAX] = {
     [CORE_RECORD_HOLDER] = {HOLDERS_AT, 64, HOLDERS},
     [CORE_RECORD_CHUNK] = {CHUNKS_AT, 64, LIMIT_CHUNKS_TOTAL},
 };
-const off_t ledger_file_bytes = CHUNKS_AT + PAGES((off_t) LIMIT_CHUNKS_TOTAL * 64);
+#define TENANT_COPIES_AT (CHUNKS_AT + PAGES((off_t) LIMIT_CHUNKS_TOTAL * 64))
+const off_t ledger_tenant_copies = TENANT_COPIES_AT;
+const off_t ledger_file_bytes = TENANT_COPIES_AT + PAGES((off_t) LIMIT_TENANTS * 128);
 
 uint64_t ledger_checksum(const void *record, size_t bytes, uint32_t type, uint32_t number)
 {
@@ -305,6 +307,19 @@ static void account_encode(
     };
 }
 
+/* In its place, and where it has a second one there as well. */
+static int bytes_write(
+    struct ledger *ledger, enum core_record_type type, const void *bytes, uint32_t number)
+{
+    const struct ledger_region *region = &ledger_regions[type];
+    off_t at = (off_t) number * (off_t) region->record_bytes;
+    int r = ledger_pwrite(ledger->fd, bytes, region->record_bytes, region->offset + at);
+
+    if (r == 0 && type == CORE_RECORD_TENANT)
+        r = ledger_pwrite(ledger->fd, bytes, region->record_bytes, ledger_tenant_copies + at);
+    return r;
+}
+
 static int place_write(
     struct ledger *ledger, enum core_record_type type, union disk_record *disk, uint32_t number)
 {
@@ -317,7 +332,7 @@ static int place_write(
         return -EINVAL;
     checksum = ledger_checksum(disk, bytes, (uint32_t) type, number);
     memcpy(disk->bytes + bytes - sizeof(checksum), &checksum, sizeof(checksum));
-    r = ledger_pwrite(ledger->fd, disk, bytes, region->offset + (off_t) number * (off_t) bytes);
+    r = bytes_write(ledger, type, disk, number);
     if (r < 0 && ledger->header.stale == 0) {
         ledger->header.stale = 1;
         (void) header_write(ledger); /* its pages are there: this needs no memory */
@@ -360,8 +375,6 @@ int ledger_write(struct ledger *ledger, const struct ledger_record *record)
 int ledger_erase(struct ledger *ledger, enum core_record_type type, uint32_t number)
 {
     static const uint8_t zeros[sizeof(union disk_record)];
-    const struct ledger_region *region = &ledger_regions[type];
-    off_t at = region->offset + (off_t) number * (off_t) region->record_bytes;
 
-    return ledger_pwrite(ledger->fd, zeros, region->record_bytes, at);
+    return bytes_write(ledger, type, zeros, number);
 }

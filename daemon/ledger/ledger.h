@@ -7,8 +7,8 @@
  * itself and its place. It is written with one pwrite(2), which no signal divides: so a record is
  * the old one or the new one. The file isn't mapped and takes no room in this process.
  *
- * The header stands there twice, so that no single damage takes all records along. A version that
- * isn't this one's is refused.
+ * The header stands there twice, and so do tenants, so that no single damage takes many records
+ * along. A version that isn't this one's is refused.
  *
  * Devices have a number of the ledger's own, by UUID, so that records stay true when the driver
  * lists them in another order, or no longer.

@@ -103,6 +103,8 @@ struct ledger_region {
 };
 extern const struct ledger_region ledger_regions[CORE_RECORD_MAX];
 #define LEDGER_ACCOUNTS_PER_DEVICE (LIMIT_TENANTS + 1)
+/* Tenants stand there a second time: without its name nothing of a tenant could be gone on with. */
+extern const off_t ledger_tenant_copies;
 extern const off_t ledger_file_bytes;
 
 /* Over a record but its checksum; of a type and number, so that it holds in one place alone. */

@@ -164,6 +164,17 @@ static int cursor_read(
     return 0;
 }
 
+/* The copy of one whose place is damaged. */
+static bool tenant_copy(const struct ledger *ledger, uint32_t number, struct ledger_record *ret)
+{
+    union disk_record disk = {.bytes = {0}};
+    size_t bytes = ledger_regions[CORE_RECORD_TENANT].record_bytes;
+    off_t at = ledger_tenant_copies + (off_t) number * (off_t) bytes;
+
+    return pread(ledger->fd, &disk, bytes, at) == (ssize_t) bytes &&
+           record_decode(ledger, CORE_RECORD_TENANT, number, &disk, ret);
+}
+
 static bool record_empty(const union disk_record *disk)
 {
     static const union disk_record zero;
@@ -197,7 +208,8 @@ int ledger_next(
         number = cursor->number++;
         if (record_empty(&disk))
             continue;
-        if (record_decode(ledger, type, number, &disk, ret))
+        if (record_decode(ledger, type, number, &disk, ret) ||
+            (type == CORE_RECORD_TENANT && tenant_copy(ledger, number, ret)))
             return LEDGER_RECORD;
         *ret = (struct ledger_record){.core = {.type = type, .number = number}};
         return LEDGER_DAMAGED;

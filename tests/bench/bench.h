@@ -13,10 +13,13 @@ struct bench_row {
     const char *unit;
     double floor;  /* in the same unit */
     double ratio;  /* value / floor */
-    double budget; /* 0: none. Else the largest ratio allowed; of `broker_rss` the largest value, of
-                      `*_bandwidth` and `policy_decision*` the smallest ratio */
+    double budget; /* 0: none. Else the largest ratio allowed; of `broker_rss` and `restart_*` the
+                      largest value, of `*_bandwidth` and `policy_decision*` the smallest ratio */
     bool met;
 };
+
+/* As many open files as this process may have. */
+void bench_fds_raise(void);
 
 /*
  * Each measures and fills rows, at most `max`; how many, or a negative errno. Blocks for a second
@@ -99,3 +102,19 @@ int bench_reclaim_latency(struct bench_row *rows, size_t max);
  * ms for which the broker may not look up.
  */
 int bench_reclaim_plan(struct bench_row *rows, size_t max);
+
+/*
+ * `segment_attach`: ms until a second process has weights of 128 MiB, which are sealed, mapped; the
+ * floor is what creating, writing and sealing them took the first one. Medians.
+ * `segment_attach_bytes`: device memory that this took; the floor is a copy for each.
+ */
+int bench_segment_attach(struct bench_row *rows, size_t max);
+
+/*
+ * `restart_blackout`: ms from SIGKILL of the broker to a lease that a new client is granted by the
+ * next one, under gmbd-keeper, with 16 workers that hold 512 chunks in 64 leases and a quarter of
+ * which go on asking; the median of 50, and with `_p99` the longest. `restart_resumed`: the same
+ * until every worker is back. The floor is the time that importing 512 chunks takes; the budget of
+ * the black-out is 100 ms beyond it.
+ */
+int bench_restart_blackout(struct bench_row *rows, size_t max);

@@ -33,7 +33,7 @@ static double resident_mib(pid_t pid)
     return (double) kib / 1024;
 }
 
-static void fd_limit_raise(void)
+void bench_fds_raise(void)
 {
     struct rlimit limit;
 
@@ -52,7 +52,7 @@ int bench_broker_rss(struct bench_row *rows, size_t max)
 
     if (max < 1)
         return -ENOSPC;
-    fd_limit_raise();
+    bench_fds_raise();
     harness_start_with(
         &harness, "[Broker]\nObserveInterval=1h\n[Tenant bench]\nUser=*\n", environment);
     idle_mib = resident_mib(harness.pid);

@@ -28,6 +28,8 @@ static const struct {
     {"pressure_latency", bench_pressure_latency},
     {"page_alloc_free", bench_page_alloc_free},
     {"fragmentation", bench_fragmentation},
+    {"segment_attach", bench_segment_attach},
+    {"restart_blackout", bench_restart_blackout},
 };
 
 static int json_write(const char *path, const struct bench_row *from, size_t n)
@@ -178,6 +180,7 @@ int main(int argc, char **argv)
         return EXIT_FAILURE;
     }
     (void) setenv("GMBD", GMBD_PATH, 0);
+    (void) setenv("GMBD_KEEPER", GMBD_KEEPER_PATH, 0);
     (void) setenv("GMBD_LOG_LEVEL", "notice", 0);
     (void) printf(
         "%-26s %12s %-5s %12s %8s %8s\n", "name", "value", "unit", "floor", "ratio", "budget");

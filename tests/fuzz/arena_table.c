@@ -19,6 +19,7 @@
 #include "daemon/broker.h"
 #include "daemon/evict.h"
 #include "daemon/restore.h"
+#include "daemon/segment.h"
 #include "tests/fuzz/fuzz.h"
 
 #define PAGE_BYTES 4096u
@@ -189,6 +190,7 @@ static void world_begin(
     world->broker.clock = &fake_clock;
     world->broker.base = event_base_new();
     FUZZ_CHECK(world->broker.base != NULL);
+    FUZZ_CHECK(segments_new(&world->broker, &world->broker.segments) == 0);
     FUZZ_CHECK(hosting_new(&world->broker, 0, NULL, &world->hosting) == 0);
     world->broker.hosting[0] = world->hosting;
     world->client = (struct client){.id = 7, .broker = &world->broker, .session = &nobody};
@@ -224,6 +226,7 @@ static void world_end(struct world *world)
     FUZZ_CHECK(world->hosting->accounts[0].record_bytes == 0);
     (void) hosting_free(world->hosting);
     (void) tdelete(&world->client, &world->broker.clients, id_compare);
+    (void) segments_free(world->broker.segments);
     event_base_free(world->broker.base);
 }
 

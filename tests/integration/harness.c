@@ -49,12 +49,22 @@ static void log_print(const struct harness *harness)
         ck_abort_msg(__VA_ARGS__);                                                                 \
     } while (0)
 
+size_t harness_log_count(const struct harness *harness, const char *text)
+{
+    FILE *file = fopen(harness->log, "re");
+    _cleanup_free_ char *line = NULL;
+    size_t room = 0, count = 0;
+
+    while (file != NULL && getline(&line, &room, file) >= 0)
+        count += strstr(line, text) != NULL;
+    if (file != NULL)
+        (void) fclose(file);
+    return count;
+}
+
 bool harness_logged(const struct harness *harness, const char *text)
 {
-    _cleanup_close_ int fd = open(harness->log, O_RDONLY | O_CLOEXEC);
-    _cleanup_free_ char *log = calloc(1, 1 << 20);
-
-    return fd >= 0 && log != NULL && read(fd, log, (1 << 20) - 1) > 0 && strstr(log, text) != NULL;
+    return harness_log_count(harness, text) > 0;
 }
 
 /* ------------------------------------------------------------------ start */
@@ -106,18 +116,35 @@ static const char *log_level(void)
     return getenv("GMBD_LOG_LEVEL") != NULL ? getenv("GMBD_LOG_LEVEL") : "debug";
 }
 
+/* Adds an option with what the environment says, if it does. */
+static size_t option_add(const char **arguments, size_t count, const char *name, const char *from)
+{
+    const char *value = getenv(from);
+
+    if (value == NULL)
+        return count;
+    arguments[count] = name;
+    arguments[count + 1] = value;
+    return count + 2;
+}
+
 static void keeper_exec(const struct harness *harness, const char *path)
 {
     const char *keeper = getenv("GMBD_KEEPER"), *other = getenv("GMBD_UNDER_KEEPER");
     char client[128], control[128];
+    const char *arguments[24] = {keeper, "--listen", client, "--listen", control};
+    const char *const broker[] = {"--", other != NULL ? other : path, "--gpu=sim", "--config",
+        harness->config, "--log-level", log_level()};
+    size_t count = 5;
 
     if (keeper == NULL)
         _exit(126);
     (void) snprintf(client, sizeof(client), "client=%s", harness->client_socket);
     (void) snprintf(control, sizeof(control), "control=%s:0660", harness->control_socket);
-    (void) execl(keeper, keeper, "--listen", client, "--listen", control, "--",
-        other != NULL ? other : path, "--gpu=sim", "--config", harness->config, "--log-level",
-        log_level(), NULL);
+    count = option_add(arguments, count, "--fds", "HARNESS_FDS");
+    count = option_add(arguments, count, "--watchdog", "HARNESS_WATCHDOG");
+    memcpy(arguments + count, broker, sizeof(broker));
+    (void) execv(keeper, (char *const *) (uintptr_t) arguments);
     _exit(127);
 }
 
@@ -288,8 +315,29 @@ void harness_succeed(struct harness *harness, int signal)
 
     if (signal != 0)
         ck_assert_int_eq(kill(before, signal), 0);
-    ready_wait(harness);
     harness->pid = kept_find(harness, before);
+    /* Answered by one that is ready. */
+    (void) fds_at_rest(harness);
+}
+
+void harness_find(struct harness *harness)
+{
+    harness->pid = kept_find(harness, 0);
+    (void) fds_at_rest(harness);
+}
+
+void harness_keeper_renew(struct harness *harness)
+{
+    static const char text[] = "took over from an earlier keeper";
+    uint64_t deadline = harness_now_ms() + HARNESS_DEADLINE_MS;
+    size_t before = harness_log_count(harness, text);
+
+    ck_assert_int_eq(kill(harness->keeper, SIGUSR2), 0);
+    while (harness_log_count(harness, text) == before) {
+        if (harness_now_ms() > deadline)
+            harness_fail(harness, "the keeper doesn't hand over");
+        harness_breathe();
+    }
 }
 
 void harness_start(struct harness *harness, const char *text)

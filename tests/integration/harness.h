@@ -40,10 +40,16 @@ void harness_start(struct harness *harness, const char *text);
  * broker may have. */
 void harness_start_with(struct harness *harness, const char *text, const char *const *environment);
 /* The same under gmbd-keeper, so that a killed broker's successor has what it had. Its environment
- * is the broker's; GMBD_UNDER_KEEPER is another program to run as the broker. */
+ * is the broker's; GMBD_UNDER_KEEPER is another program to run as the broker, HARNESS_FDS how many
+ * fds the keeper holds, HARNESS_WATCHDOG how many seconds it lets a broker say nothing. */
 void harness_start_kept(struct harness *harness, const char *text, const char *const *environment);
+/* Puts a keeper in the place of this one that has seen no broker die: so it starts the next one
+ * without a pause. Broker and fds stay. */
+void harness_keeper_renew(struct harness *harness);
 /* Kills the broker with this signal, unless 0, and waits for its successor. */
 void harness_succeed(struct harness *harness, int signal);
+/* Finds the broker that the keeper runs now, where nobody knows how many were in between. */
+void harness_find(struct harness *harness);
 /* Settles, ends the broker with SIGTERM, which must succeed, and removes the folder. */
 void harness_stop(struct harness *harness);
 
@@ -70,7 +76,8 @@ size_t harness_open_fds(pid_t pid);
 uint64_t harness_free_bytes(struct harness *harness);
 /* The broker's children that are movers and live, at most `max`; how many. */
 size_t harness_movers(const struct harness *harness, pid_t *ret, size_t max);
-/* Whether `text` stands in the broker's log. */
+/* How many lines of the broker's log, and the keeper's, have `text`; and whether any has. */
+size_t harness_log_count(const struct harness *harness, const char *text);
 bool harness_logged(const struct harness *harness, const char *text);
 
 /* Milliseconds on the monotonic clock, for deadlines. */

@@ -116,6 +116,16 @@ size_t raw_resume(struct raw *raw, Gmb__HeldLease **held, size_t count, bool las
     return lost;
 }
 
+size_t raw_resume_one(struct raw *raw, uint64_t lease, uint32_t chunks)
+{
+    Gmb__HeldLease held, *pointer = &held;
+
+    gmb__held_lease__init(&held);
+    held.lease = lease;
+    held.chunks = chunks;
+    return raw_resume(raw, &pointer, 1, true);
+}
+
 uint64_t raw_lease(struct raw *raw, uint64_t bytes, uint64_t chunk_bytes, uint64_t wait_ns)
 {
     Gmb__LeaseRequest body;
@@ -274,6 +284,32 @@ Gmb__ControlReply *raw_control(const struct harness *harness, Gmb__ControlReques
     ck_assert_uint_eq(reply->id, 7);
     (void) conn_free(conn);
     return reply;
+}
+
+Gmb__ControlReply *raw_status(const struct harness *harness)
+{
+    Gmb__ControlRequest request = GMB__CONTROL_REQUEST__INIT;
+    Gmb__StatusGet body = GMB__STATUS_GET__INIT;
+    Gmb__ControlReply *reply;
+
+    request.body_case = GMB__CONTROL_REQUEST__BODY_STATUS_GET;
+    request.status_get = &body;
+    reply = raw_control(harness, &request);
+    ck_assert_int_eq(reply->body_case, GMB__CONTROL_REPLY__BODY_STATUS);
+    return reply;
+}
+
+void raw_expect_accounts(const struct harness *harness)
+{
+    Gmb__ControlReply *reply = raw_status(harness);
+    const Gmb__DeviceStatus *device = reply->status->devices[0];
+
+    ck_assert_uint_eq(device->reserve_bytes + device->leased_bytes + device->cached_bytes +
+                          device->clean_bytes + device->releasing_bytes + device->orphaned_bytes +
+                          device->unaccounted_bytes + device->free_bytes,
+        device->total_bytes);
+    ck_assert_uint_eq(device->orphaned_bytes, 0);
+    frame_message_free(&reply->base);
 }
 
 void raw_tenant(const struct harness *harness, const char *tenant, Gmb__TenantDevice *ret)

@@ -23,6 +23,8 @@ void raw_close(struct raw *raw);
 bool raw_come_back(struct raw *raw, const struct harness *harness);
 /* Says what it has mapped, in `count` leases, the last time or not. How many are lost. */
 size_t raw_resume(struct raw *raw, Gmb__HeldLease **held, size_t count, bool last);
+/* Says that it has the first `chunks` of one lease and nothing else; how many are lost. */
+size_t raw_resume_one(struct raw *raw, uint64_t lease, uint32_t chunks);
 
 /* Sends a message; its id is set and returned. Broken connections are no failure here. */
 uint64_t raw_send(struct raw *raw, Gmb__ClientMessage *message);
@@ -46,6 +48,10 @@ void raw_expect_end(struct raw *raw);
 
 /* One request of an operator on a connection of its own; the reply is the caller's. */
 Gmb__ControlReply *raw_control(const struct harness *harness, Gmb__ControlRequest *request);
+/* What the broker says of itself; the reply is the caller's. */
+Gmb__ControlReply *raw_status(const struct harness *harness);
+/* The device's parts make its total, and none is orphaned. */
+void raw_expect_accounts(const struct harness *harness);
 /* `tenant` of the broker, its only device; fails the test if there is none. */
 void raw_tenant(const struct harness *harness, const char *tenant, Gmb__TenantDevice *ret);
 /* Sets one key; returns the status of the answer, GMB_STATUS_OK for TenantChanged. */

@@ -9,17 +9,6 @@
 
 #define CHUNK HARNESS_CHUNK
 
-/* Says that it has the first `chunks` of one lease and nothing else; how many are lost. */
-static size_t resume_one(struct raw *raw, uint64_t lease, uint32_t chunks)
-{
-    Gmb__HeldLease held, *pointer = &held;
-
-    gmb__held_lease__init(&held);
-    held.lease = lease;
-    held.chunks = chunks;
-    return raw_resume(raw, &pointer, 1, true);
-}
-
 static Gmb__TenantDevice use(const struct harness *harness)
 {
     Gmb__TenantDevice device;
@@ -44,7 +33,7 @@ START_TEST(a_lease_outlives_the_broker_and_its_client_goes_on)
         ck_assert_uint_eq(use(&harness).leased_bytes, 4 * CHUNK);
         ck_assert(raw_come_back(&raw, &harness));
         ck_assert_mem_eq(raw.token, token, sizeof(token));
-        ck_assert_uint_eq(resume_one(&raw, lease, 4), 0);
+        ck_assert_uint_eq(raw_resume_one(&raw, lease, 4), 0);
     }
     raw_expect_done(&raw, raw_shrink(&raw, lease, 3));
     ck_assert_uint_eq(raw_expect_lease(&raw, raw_grow(&raw, lease, 2 * CHUNK), 5), lease);
@@ -68,7 +57,7 @@ START_TEST(what_the_client_never_saw_is_taken_back)
     harness_succeed(&harness, SIGKILL);
     ck_assert(raw_come_back(&raw, &harness));
     /* Of the first it has two chunks, of the second it knows nothing. */
-    ck_assert_uint_eq(resume_one(&raw, lease, 2), 0);
+    ck_assert_uint_eq(raw_resume_one(&raw, lease, 2), 0);
     ck_assert_uint_eq(use(&harness).leased_bytes, 2 * CHUNK);
     ck_assert_uint_eq(use(&harness).cached_bytes, 5 * CHUNK);
     /* It asks again and has it once. */
@@ -91,7 +80,7 @@ START_TEST(what_was_done_before_is_done)
     lease = raw_expect_lease(&raw, raw_lease(&raw, 4 * CHUNK, CHUNK, 0), 4);
     harness_succeed(&harness, SIGKILL);
     ck_assert(raw_come_back(&raw, &harness));
-    ck_assert_uint_eq(resume_one(&raw, lease, 2), 0);
+    ck_assert_uint_eq(raw_resume_one(&raw, lease, 2), 0);
     raw_expect_done(&raw, raw_shrink(&raw, lease, 2));
     raw_expect_done(&raw, raw_release(&raw, lease));
     raw_expect_done(&raw, raw_release(&raw, lease));
@@ -132,7 +121,7 @@ START_TEST(a_lease_that_never_was_is_lost)
     lease = raw_expect_lease(&raw, raw_lease(&raw, 2 * CHUNK, CHUNK, 0), 2);
     harness_succeed(&harness, SIGKILL);
     ck_assert(raw_come_back(&raw, &harness));
-    ck_assert_uint_eq(resume_one(&raw, lease + 1, 2), 1);
+    ck_assert_uint_eq(raw_resume_one(&raw, lease + 1, 2), 1);
     raw_close(&raw);
     harness_stop(&harness);
 }
@@ -169,7 +158,7 @@ START_TEST(a_token_is_good_for_its_own_process_alone)
     ck_assert(!child_resumes(&raw, &harness));
     ck_assert_uint_eq(use(&harness).leased_bytes, 2 * CHUNK);
     ck_assert(raw_come_back(&raw, &harness));
-    ck_assert_uint_eq(resume_one(&raw, lease, 2), 0);
+    ck_assert_uint_eq(raw_resume_one(&raw, lease, 2), 0);
     raw_expect_done(&raw, raw_release(&raw, lease));
     /* Nor is one that was guessed. */
     raw.token[15] ^= 1;
@@ -240,7 +229,7 @@ START_TEST(a_client_whose_connection_broke_comes_back_to_the_same_broker)
     raw_connect(&raw, &harness);
     lease = raw_expect_lease(&raw, raw_lease(&raw, 2 * CHUNK, CHUNK, 0), 2);
     ck_assert(raw_come_back(&raw, &harness));
-    ck_assert_uint_eq(resume_one(&raw, lease, 2), 0);
+    ck_assert_uint_eq(raw_resume_one(&raw, lease, 2), 0);
     raw_expect_done(&raw, raw_shrink(&raw, lease, 1));
     /* One that holds nothing is a new one. */
     raw_expect_done(&raw, raw_release(&raw, lease));

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tests/integration/orders.h"
 #include "tests/integration/segments.h"
 #include "tests/unit/unit.h"
 
@@ -200,6 +201,67 @@ START_TEST(a_mover_that_dies_costs_nothing)
 }
 END_TEST
 
+START_TEST(who_needs_memory_gets_that_of_an_idle_segment)
+{
+    Gmb__SegmentStatus status;
+
+    begin(SEGMENT_BROKER "[Tenant test]\nUser=*\nMemoryMax=40M\n");
+    make_idle("old", WEIGHTS, 11);
+    segment_make(&first, "used", WEIGHTS, 12);
+    /* Of 40M both have 32M: the idle one goes, the other stays. */
+    segment_make(&second, "new", WEIGHTS, 13);
+    segment_await(&harness, "old", STATE(DEMOTED));
+    ck_assert(segment_status(&harness, "used", &status));
+    ck_assert_int_eq(status.state, STATE(SEALED));
+    ck_assert_int_eq(segment_compare(&first, 12), 0);
+    ck_assert(harness_logged(&harness, "idle segment"));
+    /* And it comes back when somebody opens it, for which the next idle one goes. */
+    segment_do(&first, 0, MEMBER_RELEASE, "", 0);
+    segment_do(&first, 0, MEMBER_OPEN, "old", 0);
+    ck_assert_int_eq(segment_compare(&first, 11), 0);
+    segment_await(&harness, "used", STATE(DEMOTED));
+    end();
+}
+END_TEST
+
+START_TEST(another_tenant_gets_it_within_what_protects_its_owner)
+{
+    struct claimant claimant;
+
+    if (geteuid() != 0)
+        return;
+    begin(SEGMENT_BROKER "[Tenant high]\nUser=65534\nPriority=900\n"
+                         "[Tenant test]\nUser=0\nPriority=100\nMemoryMin=24M\n");
+    make_idle("guaranteed", WEIGHTS, 14);
+    make_idle("other", WEIGHTS, 15);
+    claimant_start(&claimant, &harness, HARNESS_MEMORY - MIB(24), 1000);
+    ck_assert_int_eq(claimant_answer(&claimant), GMB_STATUS_TIMED_OUT);
+    claimant_end(&claimant);
+    raw_set(&harness, "test", "MemoryMin", "16M");
+    claimant_start(&claimant, &harness, HARNESS_MEMORY - MIB(24), 30000);
+    ck_assert_int_eq(claimant_answer(&claimant), GMB_STATUS_OK);
+    claimant_end(&claimant);
+    segment_do(&first, 0, MEMBER_OPEN, "guaranteed", 0);
+    ck_assert_int_eq(segment_compare(&first, 14), 0);
+    segment_do(&second, 0, MEMBER_OPEN, "other", 0);
+    ck_assert_int_eq(segment_compare(&second, 15), 0);
+    end();
+}
+END_TEST
+
+START_TEST(a_drain_moves_them_away)
+{
+    begin(SEGMENT_BROKER HARNESS_TENANT);
+    make_idle("llama", WEIGHTS, 16);
+    (void) order_drain(&harness, false);
+    segment_await(&harness, "llama", STATE(DEMOTED));
+    (void) order_drain(&harness, true);
+    segment_do(&second, 0, MEMBER_OPEN, "llama", 0);
+    ck_assert_int_eq(segment_compare(&second, 16), 0);
+    end();
+}
+END_TEST
+
 START_TEST(it_may_be_removed_wherever_it_is)
 {
     begin(SEGMENT_BROKER HARNESS_TENANT);
@@ -222,4 +284,6 @@ UNIT_MAIN("integration: segments and the host tier", an_open_brings_back_what_wa
     an_operator_brings_it_back_and_forth, an_open_in_the_middle_loses_nothing,
     without_room_in_the_host_tier_it_stays, the_tenants_part_of_the_host_tier_bounds_it,
     what_was_changed_is_found_on_its_way_out, who_opens_waits_for_memory_within_the_quota,
-    a_mover_that_dies_costs_nothing, it_may_be_removed_wherever_it_is)
+    a_mover_that_dies_costs_nothing, who_needs_memory_gets_that_of_an_idle_segment,
+    another_tenant_gets_it_within_what_protects_its_owner, a_drain_moves_them_away,
+    it_may_be_removed_wherever_it_is)

@@ -1,9 +1,12 @@
 /* Several processes of one tenant with one arena: what each holds, and what is left of one that
  * dies. */
 #include <check.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -222,9 +225,6 @@ START_TEST(death_in_the_middle_of_everything_leaves_the_others_whole)
 {
     uint32_t pages[2 * SHARER_PER_CHUNK], count = ARRAY_SIZE(pages);
 
-    /* In suite `load`: once in a few runs an answer stays away for longer than a test waits. */
-    if (getenv("SHARING_DEATHS") == NULL)
-        return;
     begin();
     need(&first, SHARER_ALLOC, count, NULL);
     memcpy(pages, first.answer.pages, sizeof(pages));
@@ -390,6 +390,72 @@ START_TEST(a_holder_that_says_nonsense_harms_nobody)
 }
 END_TEST
 
+/* A holder that asks for a page as fast as the broker reads, for ever. It never says that it is
+ * ready: so it has no chunks, which it would have to give back. */
+static void flood(int ready)
+{
+    uint32_t wanted[1] = {0};
+    Gmb__ClientMessage message = GMB__CLIENT_MESSAGE__INIT;
+    Gmb__PageWant body = GMB__PAGE_WANT__INIT;
+    struct raw_arena arena;
+    struct pollfd room;
+    struct frame frame;
+    struct raw raw;
+
+    raw_connect(&raw, &harness);
+    raw_expect_arena(&raw, raw_attach(&raw, "kv"), &arena);
+    body.lease = arena.lease;
+    body.n_pages = ARRAY_SIZE(wanted);
+    body.pages = wanted;
+    message.body_case = GMB__CLIENT_MESSAGE__BODY_PAGE_WANT;
+    message.page_want = &body;
+    ck_assert_int_eq(frame_encode(&frame, &message.base), 0);
+    ck_assert_int_eq(write(ready, "", 1), 1);
+    room = (struct pollfd){.fd = conn_fd(raw.conn), .events = POLLOUT};
+    for (;;) {
+        if (send(room.fd, frame.bytes, frame.size, MSG_NOSIGNAL) < 0)
+            (void) poll(&room, 1, -1);
+    }
+}
+
+/* So many that one of them always has something to read in its socket. */
+#define FLOODERS 6
+
+START_TEST(holders_that_never_stop_asking_hold_up_nobody)
+{
+    uint32_t pages[4 * SHARER_PER_CHUNK], count = ARRAY_SIZE(pages);
+    pid_t pids[FLOODERS];
+    int ready[2];
+    char byte;
+
+    begin();
+    need(&first, SHARER_ALLOC, count, NULL);
+    memcpy(pages, first.answer.pages, sizeof(pages));
+    ck_assert_int_eq(pipe(ready), 0);
+    for (size_t i = 0; i < FLOODERS; i++) {
+        pids[i] = fork();
+        ck_assert_int_ge(pids[i], 0);
+        if (pids[i] == 0) {
+            (void) prctl(PR_SET_PDEATHSIG, SIGKILL);
+            flood(ready[1]);
+        }
+        ck_assert_int_eq(read(ready[0], &byte, 1), 1);
+    }
+    for (int i = 0; i < 3; i++) {
+        (void) order_evict(&harness, "test", MIB(64));
+        need(&first, SHARER_CHECK, count, pages);
+    }
+    for (size_t i = 0; i < FLOODERS; i++) {
+        ck_assert_int_eq(kill(pids[i], SIGKILL), 0);
+        ck_assert_int_eq(waitpid(pids[i], NULL, 0), pids[i]);
+    }
+    need(&first, SHARER_CHECK, count, pages);
+    sharer_end(&first, 0);
+    sharer_end(&second, 0);
+    harness_stop(&harness);
+}
+END_TEST
+
 UNIT_MAIN("integration_sharing", a_second_process_uses_what_the_first_one_computed,
     memory_that_either_asks_for_comes_to_both, the_arena_outlives_its_maker_and_its_pins,
     pages_go_and_come_back_under_several_processes,
@@ -398,4 +464,4 @@ UNIT_MAIN("integration_sharing", a_second_process_uses_what_the_first_one_comput
     death_in_the_middle_of_everything_leaves_the_others_whole,
     a_prefix_outlives_who_computed_it_and_comes_back_from_the_host,
     another_tenant_cannot_tell_whether_there_is_an_arena, names_are_needed_and_taken_once,
-    a_holder_that_says_nonsense_harms_nobody)
+    a_holder_that_says_nonsense_harms_nobody, holders_that_never_stop_asking_hold_up_nobody)

@@ -274,6 +274,57 @@ said('ready')
         assert len(k.lines('start')) == 1
 
 
+def sigusr1_starts_the_broker_anew_with_what_it_stored():
+    with keeper('''
+signal.signal(signal.SIGTERM, lambda *_: (said('term'), os._exit(0)))
+if not names:
+    notify('FDSTORE=1\\nFDNAME=first', memory(b'one'))
+    barrier()
+said('ready ' + ','.join(names))
+''' + PAUSE) as k:
+        for count in range(1, 4):
+            k.wait_for('ready', count)
+            k.process.send_signal(signal.SIGUSR1)
+        k.wait_for('ready', 4)
+        assert k.lines('ready')[1:] == ['ready first'] * 3, k.log()
+        assert len(k.lines('term')) == 3, k.log()
+        # Which says nothing of the end.
+        assert k.end() == 0
+        assert len(k.lines('start')) == 4, k.log()
+
+
+def sigterm_ends_a_broker_that_is_to_be_started_anew():
+    with keeper('''
+def term(*_):
+    said('term')
+    if len([line for line in open('log') if line.startswith('term')]) == 2:
+        os._exit(5)
+signal.signal(signal.SIGTERM, term)
+said('ready')
+''' + PAUSE) as k:
+        k.wait_for('ready')
+        k.process.send_signal(signal.SIGUSR1)
+        k.wait_for('term')
+        assert k.end() == 5
+        assert len(k.lines('start')) == 1, k.log()
+
+
+def a_broker_that_is_stopped_hears_its_end_all_the_same():
+    script = '''
+signal.signal(signal.SIGABRT, lambda *_: (said('abort'), os._exit(1)))
+signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+said('ready')
+''' + PAUSE
+    with keeper(script, '--watchdog', '1') as k:
+        k.wait_for('ready')
+        k.kill_broker(signal.SIGSTOP)
+        k.wait_for('abort')
+    with keeper(script) as k:
+        k.wait_for('ready')
+        k.kill_broker(signal.SIGSTOP)
+        assert k.end() == 0
+
+
 def a_silent_broker_is_aborted_and_started_again():
     with keeper('''
 assert os.environ['WATCHDOG_USEC'] == '2000000'

@@ -6,7 +6,7 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
-#include "daemon/keeper/notify.h"
+#include "daemon/keeper/manager.h"
 #include "daemon/keeper/pass.h"
 #include "daemon/keeper/restart.h"
 #include "daemon/keeper/store.h"
@@ -46,6 +46,51 @@ START_TEST(nothing_is_no_word)
 
     notify_parse(text, &notify);
     ck_assert(!notify.ready && notify.fd_name == NULL && notify.status == NULL);
+}
+END_TEST
+
+/* The last datagram that waits there. */
+static void last_read(int fd, struct notify_datagram *ret)
+{
+    int r, count = 0;
+
+    while ((r = notify_receive(fd, ret)) == 0)
+        count++;
+    ck_assert_int_eq(r, -EAGAIN);
+    ck_assert_int_gt(count, 0);
+}
+
+START_TEST(a_manager_that_does_not_listen_is_not_waited_for_and_hears_the_latest)
+{
+    static struct notify_datagram datagram;
+    static struct manager manager;
+    char folder[SCRATCH_PATH_BYTES], path[96], status[16];
+    uint64_t now_ns = NSEC_PER_SEC;
+    int fd;
+
+    ck_assert_int_eq(scratch_make(folder), 0);
+    (void) snprintf(path, sizeof(path), "%s/notify", folder);
+    fd = notify_socket(path);
+    ck_assert_int_ge(fd, 0);
+    (void) setenv("NOTIFY_SOCKET", path, 1);
+    manager_open(&manager);
+    ck_assert(manager.again_ns == CLOCK_NEVER);
+    for (unsigned i = 0; i < 2000; i++) {
+        (void) snprintf(status, sizeof(status), "state %u", i);
+        manager_tell(&manager, i == 7, status, now_ns);
+    }
+    ck_assert_uint_gt(manager.again_ns, now_ns);
+    last_read(fd, &datagram);
+    ck_assert_ptr_null(strstr(datagram.text, "1999"));
+    manager_step(&manager, manager.again_ns - 1);
+    ck_assert_int_eq(notify_receive(fd, &datagram), -EAGAIN);
+    manager_step(&manager, manager.again_ns);
+    last_read(fd, &datagram);
+    ck_assert_str_eq(datagram.text, "READY=1\nSTATUS=state 1999");
+    ck_assert(manager.again_ns == CLOCK_NEVER);
+    manager_close(&manager);
+    ck_assert_int_eq(close(fd), 0);
+    ck_assert_int_eq(scratch_remove(folder), 0);
 }
 END_TEST
 
@@ -227,6 +272,7 @@ int main(void)
     const TTest *const tests[] = {
         lines_are_read_and_unknown_ones_skipped,
         nothing_is_no_word,
+        a_manager_that_does_not_listen_is_not_waited_for_and_hears_the_latest,
         names_are_printable_without_colon,
         a_full_store_refuses_and_closes,
         a_name_that_is_none_closes_the_fd,

@@ -270,6 +270,29 @@ def shared(name):
     return trace
 
 
+def weights_are_shared(*arguments):
+    with directory() as where:
+        run = Run(where, '--tenants', '2', '--workers', '2', '--weights', '2G', '--limit', '120',
+                  '--speed', '20', '--scale', '256', *arguments)
+        report = run.end(0)
+        check_clean(report, 120)
+        weights = report['weights_bytes']
+        assert weights * report['scale'] >= 2 << 30, report
+        assert report['peak_bytes'] >= 2 * weights, report
+        # Each of four workers with its own copy, against one for each of two tenants.
+        assert report['static_peak_bytes'] >= 4 * weights, report
+        assert report['completed'] == 120, report
+        assert report['static_split_completed'] == 120 - report['static_split_refused'], report
+
+
+def test_workers_share_the_weights_of_their_model():
+    weights_are_shared()
+
+
+def test_workers_with_arenas_share_the_weights_of_their_model():
+    weights_are_shared('--arena')
+
+
 def test_requests_with_an_arena_end_clean():
     """All that they left is read again, and everything is given back."""
     with directory() as path:

@@ -92,6 +92,33 @@ START_TEST(test_a_load_is_the_need_in_parts_of_the_device)
 }
 END_TEST
 
+START_TEST(test_weights_go_on_top_of_what_is_chosen_for_kv)
+{
+    struct sizing_wish wish = plain;
+    struct sizing without, with;
+    struct trace trace;
+    uint64_t scaled;
+
+    generate(2000, &trace);
+    ck_assert_int_eq(sizing_choose(&trace, &wish, &without), 0);
+    wish.weights_bytes = (UINT64_C(16) << 30) + 1;
+    ck_assert_int_eq(sizing_choose(&trace, &wish, &with), 0);
+    ck_assert_uint_eq(with.model.scale, without.model.scale);
+    scaled = with.weights_bytes;
+    ck_assert_uint_eq(scaled % with.granularity_bytes, 0);
+    ck_assert_uint_ge(scaled, wish.weights_bytes / with.model.scale);
+    ck_assert_uint_lt(scaled, wish.weights_bytes / with.model.scale + with.granularity_bytes);
+    ck_assert_uint_eq(with.device_bytes, without.device_bytes + wish.shape.tenants * scaled);
+    ck_assert_uint_eq(with.memory_min_bytes, without.memory_min_bytes + scaled);
+    ck_assert_uint_eq(with.memory_max_bytes, without.memory_max_bytes + scaled);
+    /* A mover that works beside it. */
+    ck_assert_uint_gt(with.reserve_bytes, 0);
+    sizing_free(&without);
+    sizing_free(&with);
+    trace_free(&trace);
+}
+END_TEST
+
 START_TEST(test_what_is_asked_for_is_kept)
 {
     struct sizing_wish wish = plain;
@@ -121,5 +148,6 @@ START_TEST(test_what_is_asked_for_is_kept)
 END_TEST
 
 UNIT_MAIN("replay_sizing", test_a_large_trace_is_scaled_to_a_small_device_and_a_minute,
-    test_nothing_that_could_ever_fit_is_beyond_the_limits, test_what_is_asked_for_is_kept,
+    test_nothing_that_could_ever_fit_is_beyond_the_limits,
+    test_weights_go_on_top_of_what_is_chosen_for_kv, test_what_is_asked_for_is_kept,
     test_a_load_is_the_need_in_parts_of_the_device)

@@ -4,7 +4,7 @@
  *   tenant NAME used=SIZE [KEY=VALUE …]         priority weight min low high host
  *                                               carrying=SIZE ignores=1
  *   chunk NAME TENANT SIZE [KEY=VALUE …]        page=SIZE resident pinned recomputable
- *                                               continued idle=MS cost here=MS
+ *                                               continued idle=MS cost here=MS segment=1
  *   plan SIZE [KEY=VALUE …]                     for=TENANT from=TENANT wanted=SIZE whole=1
  *                                               steps=N empty=1
  *   expect steps [CHUNK=REASON[*DROPPED] …]     all of them, in order; blanks of a reason as dashes
@@ -93,6 +93,7 @@ static void run_chunk(void)
         .idle_ns = value_number(4, "idle", 0) * MS,
         .here_ns = value_number(4, "here", 3600000) * MS,
         .recompute_cost = (double) value_number(4, "cost", 0),
+        .segment = value_number(4, "segment", 0) != 0,
     };
     chunk_count++;
 }

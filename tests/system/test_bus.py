@@ -171,7 +171,8 @@ def test_every_property_of_the_manager_is_what_gmbctl_says():
     for name, member in (('Version', 'version'), ('Driver', 'driver'), ('Revision', 'revision'),
                          ('Tenants', 'tenants'), ('Clients', 'clients'), ('Leases', 'leases'),
                          ('Waiting', 'waiting'), ('GrantedTotal', 'granted_total'),
-                         ('RefusedTotal', 'refused_total'), ('TimedOutTotal', 'timed_out_total')):
+                         ('RefusedTotal', 'refused_total'), ('TimedOutTotal', 'timed_out_total'),
+                         ('Degraded', 'degraded')):
         bed.equal((name, get(ROOT, MANAGER, name)), (name, status[member]))
     bed.equal(get(ROOT, MANAGER, 'ReloadError'), '')
 

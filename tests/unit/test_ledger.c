@@ -297,25 +297,52 @@ static void flip(const struct ledger *ledger, off_t at)
     ck_assert_int_eq(pwrite(ledger_fd(ledger), &byte, 1, at), 1);
 }
 
+/* Where a record lies. */
+static off_t place_of(const struct ledger_record *record)
+{
+    const struct ledger_region *region = &ledger_regions[record->core.type];
+    uint32_t number = record->core.number;
+
+    if (record == &account_record)
+        number = LEDGER_ACCOUNTS_PER_DEVICE + LIMIT_TENANTS;
+    return region->offset + (off_t) number * region->record_bytes;
+}
+
 START_TEST(a_damaged_byte_of_a_record_costs_that_record)
 {
     struct ledger *ledger = ledger_full();
 
     for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
         const struct ledger_region *region = &ledger_regions[all[i]->core.type];
-        uint32_t number = all[i]->core.number;
 
-        if (all[i] == &account_record)
-            number = LEDGER_ACCOUNTS_PER_DEVICE + LIMIT_TENANTS;
-        for (uint32_t k = 0; k < region->record_bytes; k++) {
-            off_t at = region->offset + (off_t) number * region->record_bytes + k;
-
-            flip(ledger, at);
+        for (uint32_t k = 0; all[i] != &tenant_record && k < region->record_bytes; k++) {
+            flip(ledger, place_of(all[i]) + k);
             assert_count(ledger, ARRAY_SIZE(all) - 1, 1);
-            flip(ledger, at);
+            flip(ledger, place_of(all[i]) + k);
         }
     }
     assert_count(ledger, ARRAY_SIZE(all), 0);
+    (void) ledger_free(ledger);
+}
+END_TEST
+
+START_TEST(a_damaged_byte_of_a_tenant_costs_nothing_unless_its_copy_is_damaged_too)
+{
+    struct ledger *ledger = ledger_full();
+    off_t place = place_of(&tenant_record);
+    off_t copy = place - ledger_regions[CORE_RECORD_TENANT].offset + ledger_tenant_copies;
+
+    for (uint32_t k = 0; k < ledger_regions[CORE_RECORD_TENANT].record_bytes; k++) {
+        flip(ledger, place + k);
+        assert_count(ledger, ARRAY_SIZE(all), 0);
+        flip(ledger, copy);
+        assert_count(ledger, ARRAY_SIZE(all) - 1, 1);
+        flip(ledger, place + k);
+        assert_count(ledger, ARRAY_SIZE(all), 0);
+        flip(ledger, copy);
+    }
+    ck_assert_int_eq(ledger_erase(ledger, CORE_RECORD_TENANT, tenant_record.core.number), 0);
+    assert_count(ledger, ARRAY_SIZE(all) - 1, 0);
     (void) ledger_free(ledger);
 }
 END_TEST
@@ -360,4 +387,5 @@ UNIT_MAIN("ledger", what_is_written_comes_back_in_order,
     what_is_erased_or_never_written_is_not_there, the_ends_of_each_region_have_room_and_no_more,
     devices_are_known_by_uuid, another_version_is_refused_by_its_number,
     a_file_that_is_no_ledger_is_refused, a_damaged_byte_of_a_record_costs_that_record,
+    a_damaged_byte_of_a_tenant_costs_nothing_unless_its_copy_is_damaged_too,
     a_damaged_byte_of_a_header_costs_nothing, a_record_in_anothers_place_is_damaged)

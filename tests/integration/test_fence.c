@@ -1,0 +1,216 @@
+/*
+ * A chunk is granted again only when its holder has returned it, or is dead, and the memory is
+ * really free; a restart of the broker in between changes nothing of that.
+ */
+#include <check.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/integration/orders.h"
+#include "tests/unit/unit.h"
+
+#define CHUNK HARNESS_CHUNK
+#define CHUNKS ((uint32_t) (HARNESS_MEMORY / CHUNK))
+#define MIB(n) ((uint64_t) (n) << 20)
+#define WAIT_NS (UINT64_C(20) * 1000000000)
+#define REVOKE_NS (UINT64_C(15) * 1000000000)
+#define BROKER                                                                                     \
+    "[Broker]\nRecycleIdle=20ms\nOrphanGrace=200ms\nObserveInterval=50ms\nVerifyWindow=500ms\n"
+
+/* Nothing has come, and nothing comes for a moment. */
+static void expect_silence(int fd)
+{
+    struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
+
+    ck_assert_int_eq(poll(&poll_fd, 1, 300), 0);
+}
+
+static uint64_t orphaned(const struct harness *harness)
+{
+    Gmb__ControlReply *reply = raw_status(harness);
+    uint64_t bytes = reply->status->devices[0]->orphaned_bytes;
+
+    frame_message_free(&reply->base);
+    return bytes;
+}
+
+static void wait_orphaned(const struct harness *harness, uint64_t bytes)
+{
+    uint64_t deadline = harness_now_ms() + HARNESS_DEADLINE_MS;
+
+    while (orphaned(harness) != bytes) {
+        ck_assert_uint_lt(harness_now_ms(), deadline);
+        harness_breathe();
+    }
+}
+
+/* Leases what is there for everybody, less so many chunks. */
+static uint64_t lease_all_but(struct raw *raw, uint32_t chunks)
+{
+    return raw_expect_lease(
+        raw, raw_lease(raw, (CHUNKS - chunks) * CHUNK, CHUNK, WAIT_NS), CHUNKS - chunks);
+}
+
+START_TEST(what_was_returned_and_is_held_all_the_same_is_nobodys_after_a_restart_either)
+{
+    Gmb__BrokerMessage *message;
+    struct harness harness;
+    uint64_t lease, id;
+    struct raw raw;
+    int held;
+
+    harness_start_kept(&harness, NULL, NULL);
+    raw_connect(&raw, &harness);
+    (void) raw_lease(&raw, 2 * CHUNK, CHUNK, 0);
+    message = raw_receive(&raw);
+    ck_assert_ptr_nonnull(message);
+    ck_assert_int_eq(message->body_case, GMB__BROKER_MESSAGE__BODY_GRANT);
+    ck_assert_uint_eq(raw.fds.count, 2);
+    held = fcntl(raw.fds.fds[1], F_DUPFD_CLOEXEC, 0);
+    ck_assert_int_ge(held, 0);
+    lease = message->grant->lease;
+    frame_message_free(&message->base);
+    fdset_close(&raw.fds);
+    raw_expect_done(&raw, raw_release(&raw, lease));
+    /* It is on its way back to the driver, or has just been given there. */
+    harness_succeed(&harness, SIGKILL);
+    wait_orphaned(&harness, CHUNK);
+    ck_assert(raw_come_back(&raw, &harness));
+    ck_assert_uint_eq(raw_resume(&raw, NULL, 0, true), 0);
+    lease = lease_all_but(&raw, 1);
+    id = raw_lease(&raw, CHUNK, CHUNK, WAIT_NS);
+    expect_silence(conn_fd(raw.conn));
+    ck_assert_int_eq(close(held), 0);
+    raw_expect_done(&raw, raw_release(&raw, raw_expect_lease(&raw, id, 1)));
+    raw_expect_done(&raw, raw_release(&raw, lease));
+    ck_assert_uint_eq(orphaned(&harness), 0);
+    raw_close(&raw);
+    harness_stop(&harness);
+}
+END_TEST
+
+/* A client in a process of its own, which holds four chunks and never speaks again. */
+static pid_t holder_start(const struct harness *harness)
+{
+    int ready[2], status;
+    pid_t pid;
+    char byte;
+
+    ck_assert_int_eq(pipe(ready), 0);
+    pid = fork();
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0) {
+        struct raw raw;
+
+        (void) prctl(PR_SET_PDEATHSIG, SIGKILL);
+        raw_connect(&raw, harness);
+        (void) raw_expect_lease(&raw, raw_lease(&raw, 4 * CHUNK, CHUNK, 0), 4);
+        (void) !write(ready[1], "", 1);
+        for (;;)
+            (void) pause();
+    }
+    ck_assert_int_eq(read(ready[0], &byte, 1), 1);
+    (void) close(ready[0]);
+    (void) close(ready[1]);
+    ck_assert_int_eq(kill(pid, SIGSTOP), 0);
+    ck_assert_int_eq(waitpid(pid, &status, WUNTRACED), pid);
+    ck_assert(WIFSTOPPED(status));
+    return pid;
+}
+
+START_TEST(what_a_silent_process_holds_over_a_restart_is_its_own_until_it_is_dead)
+{
+    struct harness harness;
+    uint64_t lease, id;
+    struct raw raw;
+    pid_t holder;
+
+    harness_start_kept(&harness, NULL, NULL);
+    holder = holder_start(&harness);
+    harness_succeed(&harness, SIGKILL);
+    raw_connect(&raw, &harness);
+    lease = lease_all_but(&raw, 4);
+    id = raw_lease(&raw, 4 * CHUNK, CHUNK, WAIT_NS);
+    expect_silence(conn_fd(raw.conn));
+    harness_keeper_renew(&harness);
+    ck_assert_int_eq(kill(holder, SIGKILL), 0);
+    ck_assert_int_eq(waitpid(holder, NULL, 0), holder);
+    raw_expect_done(&raw, raw_release(&raw, raw_expect_lease(&raw, id, 4)));
+    raw_expect_done(&raw, raw_release(&raw, lease));
+    raw_close(&raw);
+    harness_stop(&harness);
+}
+END_TEST
+
+/* The holder is asked for so much, and has all of the time for it. */
+static void expect_revoke(struct raw *raw, uint64_t lease, uint64_t bytes)
+{
+    Gmb__BrokerMessage *message = raw_receive(raw);
+
+    ck_assert_ptr_nonnull(message);
+    ck_assert_int_eq(message->body_case, GMB__BROKER_MESSAGE__BODY_LEASE_REVOKE);
+    ck_assert_uint_eq(message->lease_revoke->lease, lease);
+    ck_assert_uint_eq(message->lease_revoke->bytes, bytes);
+    ck_assert_uint_eq(message->lease_revoke->deadline_ns, REVOKE_NS);
+    frame_message_free(&message->base);
+}
+
+/* i == 0: what was asked before the restart is given when it is asked again, 1: unasked. */
+START_TEST(a_revocation_begins_anew_after_a_restart_and_grants_what_is_given_alone)
+{
+    struct claimant first, second;
+    struct harness harness;
+    Gmb__TenantDevice high;
+    struct raw raw;
+    uint64_t lease;
+
+    if (geteuid() != 0)
+        return;
+    harness_start_kept(&harness,
+        BROKER "Revoke=yes\nRevokeTimeout=15s\nKill=yes\n[Tenant high]\nUser=65534\nPriority=900\n"
+               "[Tenant low]\nUser=*\nPriority=100\n",
+        NULL);
+    raw_connect(&raw, &harness);
+    lease = raw_expect_lease(&raw, raw_lease(&raw, HARNESS_MEMORY, CHUNK, 0), CHUNKS);
+    claimant_start(&first, &harness, MIB(256), 15000);
+    expect_revoke(&raw, lease, MIB(256));
+    harness_succeed(&harness, SIGKILL);
+    ck_assert_int_eq(claimant_answer(&first), GMB_STATUS_INTERNAL); /* it heard no other */
+    claimant_end(&first);
+    ck_assert(raw_come_back(&raw, &harness));
+    ck_assert_uint_eq(raw_resume_one(&raw, lease, CHUNKS), 0);
+    if (_i == 1)
+        raw_expect_done(&raw, raw_shrink(&raw, lease, CHUNKS - (uint32_t) (MIB(256) / CHUNK)));
+    claimant_start(&second, &harness, MIB(256), 15000);
+    if (_i == 0) {
+        expect_revoke(&raw, lease, MIB(256));
+        expect_silence(second.answer);
+        raw_tenant(&harness, "high", &high);
+        ck_assert_uint_eq(high.leased_bytes, 0);
+        raw_expect_done(&raw, raw_shrink(&raw, lease, CHUNKS - (uint32_t) (MIB(256) / CHUNK)));
+    }
+    ck_assert_int_eq(claimant_answer(&second), GMB_STATUS_OK);
+    raw_expect_done(&raw, raw_release(&raw, lease));
+    claimant_end(&second);
+    raw_close(&raw);
+    harness_stop(&harness);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("fence");
+    TCase *tcase = tcase_create("fence");
+
+    tcase_add_test(
+        tcase, what_was_returned_and_is_held_all_the_same_is_nobodys_after_a_restart_either);
+    tcase_add_test(tcase, what_a_silent_process_holds_over_a_restart_is_its_own_until_it_is_dead);
+    tcase_add_loop_test(
+        tcase, a_revocation_begins_anew_after_a_restart_and_grants_what_is_given_alone, 0, 2);
+    suite_add_tcase(suite, tcase);
+    return unit_run_suite(suite);
+}

@@ -1,0 +1,153 @@
+/*
+ * A client dies while the broker is away, and its pid is given to another process before the broker
+ * is back: that one is nobody. Made for real, in a pid namespace in which pids can be chosen.
+ */
+#include <errno.h>
+#include <linux/sched.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/integration/raw.h"
+#include "tests/unit/unit.h"
+
+#define CHUNK HARNESS_CHUNK
+#define EXIT_SKIPPED 77
+
+/* A client in a process of its own that holds a lease until it is killed; its token. */
+static pid_t holder_start(const struct harness *harness, uint8_t token[16])
+{
+    int ready[2];
+    pid_t pid;
+
+    ck_assert_int_eq(pipe(ready), 0);
+    pid = fork();
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0) {
+        struct raw raw;
+
+        (void) prctl(PR_SET_PDEATHSIG, SIGKILL);
+        raw_connect(&raw, harness);
+        (void) raw_expect_lease(&raw, raw_lease(&raw, 4 * CHUNK, CHUNK, 0), 4);
+        (void) !write(ready[1], raw.token, sizeof(raw.token));
+        for (;;)
+            (void) pause();
+    }
+    ck_assert_int_eq(read(ready[0], token, 16), 16);
+    (void) close(ready[0]);
+    (void) close(ready[1]);
+    return pid;
+}
+
+/* Field 22 of /proc/PID/stat. */
+static unsigned long long start_of(pid_t pid)
+{
+    unsigned long long ticks = 0;
+    char path[64];
+    FILE *file;
+
+    (void) snprintf(path, sizeof(path), "/proc/%d/stat", (int) pid);
+    file = fopen(path, "re");
+    ck_assert_ptr_nonnull(file);
+    ck_assert_int_eq(fscanf(file,
+                         "%*d (%*[^)]) %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d "
+                         "%*d %*d %*d %*d %llu",
+                         &ticks),
+        1);
+    ck_assert_int_eq(fclose(file), 0);
+    return ticks;
+}
+
+/* A process with that pid, which comes with the token of the one before once it is told to; it ends
+ * with 0 when it is greeted as somebody new. -errno where pids can't be chosen. */
+static pid_t impostor_start(
+    pid_t pid, const struct harness *harness, const uint8_t token[16], int go)
+{
+    struct clone_args arguments = {
+        .exit_signal = SIGCHLD, .set_tid = (uint64_t) (uintptr_t) &pid, .set_tid_size = 1};
+    struct raw raw = {.next_id = 1};
+    long r = syscall(SYS_clone3, &arguments, sizeof(arguments));
+    char byte;
+
+    if (r != 0)
+        return r > 0 ? (pid_t) r : -errno;
+    memcpy(raw.token, token, sizeof(raw.token));
+    if (read(go, &byte, 1) != 1)
+        _exit(2);
+    _exit(raw_come_back(&raw, harness) ? 1 : 0);
+}
+
+static void namespace_run(void)
+{
+    static struct harness harness;
+    unsigned long long before;
+    Gmb__TenantDevice device;
+    pid_t holder, impostor;
+    uint8_t token[16];
+    int go[2], status;
+
+    harness_start_kept(&harness, NULL, NULL);
+    ck_assert_int_eq(pipe(go), 0);
+    holder = holder_start(&harness, token);
+    before = start_of(holder);
+    ck_assert_int_eq(kill(harness.keeper, SIGSTOP), 0);
+    ck_assert_int_eq(kill(harness.pid, SIGKILL), 0);
+    ck_assert_int_eq(kill(holder, SIGKILL), 0);
+    ck_assert_int_eq(waitpid(holder, NULL, 0), holder);
+    /* Times of start are counted in hundredths of a second. */
+    (void) usleep(30000);
+    impostor = impostor_start(holder, &harness, token, go[0]);
+    if (impostor < 0) {
+        (void) printf("# pids can't be chosen here: %s\n", strerror(-impostor));
+        ck_assert_int_eq(kill(harness.keeper, SIGCONT), 0);
+        harness_succeed(&harness, 0);
+        harness_discard(&harness);
+        _exit(EXIT_SKIPPED);
+    }
+    ck_assert_int_eq(impostor, holder);
+    ck_assert_uint_gt(start_of(impostor), before);
+    ck_assert_int_eq(kill(harness.keeper, SIGCONT), 0);
+    harness_succeed(&harness, 0);
+    ck_assert(harness_logged(&harness, "1 client died meanwhile"));
+    raw_tenant(&harness, "test", &device);
+    ck_assert_uint_eq(device.leased_bytes, 0);
+    ck_assert_int_eq(write(go[1], "", 1), 1);
+    ck_assert_int_eq(waitpid(impostor, &status, 0), impostor);
+    ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    (void) close(go[0]);
+    (void) close(go[1]);
+    harness_stop(&harness);
+}
+
+START_TEST(a_process_with_the_pid_of_a_dead_client_is_nobody)
+{
+    int flags = CLONE_NEWPID | CLONE_NEWNS | (geteuid() == 0 ? 0 : CLONE_NEWUSER), status;
+    pid_t pid;
+
+    if (unshare(flags) < 0) {
+        (void) printf("# no namespaces here: %s\n", strerror(errno));
+        return;
+    }
+    pid = fork();
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0) {
+        if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+            mount("proc", "/proc", "proc", 0, NULL) < 0)
+            _exit(EXIT_SKIPPED);
+        namespace_run();
+        _exit(EXIT_SUCCESS);
+    }
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == EXIT_SKIPPED)
+        return;
+    ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == EXIT_SUCCESS, "it failed there");
+}
+END_TEST
+
+UNIT_MAIN("pid_reuse", a_process_with_the_pid_of_a_dead_client_is_nobody)
