@@ -1,4 +1,6 @@
-/* The host tier of a broker before: what was evicted lies there. For start only: all of it blocks. */
+/*
+ * The host tier of a broker before: what was evicted lies there. For start only: all of it blocks.
+ */
 #pragma once
 
 #include "daemon/tier.h"

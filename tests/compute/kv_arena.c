@@ -76,7 +76,8 @@ static uint32_t pages_for(const struct kv_space *space, uint32_t tokens)
 int kv_space_new(const struct kv_space_params *params, struct kv_space **ret)
 {
     const uint64_t page_bytes = params->page_tokens * TRANSFORMER_KV_BYTES;
-    struct gmb_options options = {.size = sizeof(options), .socket = params->socket};
+    struct gmb_options options = {
+        .size = sizeof(options), .socket = params->socket, .offline = GMB_OFFLINE_WAIT};
     struct gmb_arena_params arena = {
         .size = sizeof(arena),
         .page_bytes = page_bytes,

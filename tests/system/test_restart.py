@@ -42,6 +42,24 @@ def test_a_broker_that_dies_again_and_again_is_started_again():
         kept(client)
 
 
+def test_pages_that_were_evicted_outlive_a_restart_in_order():
+    node.restart()
+    transformers = [f'{node.BUILD}/tests/compute/gmb-transformer', '--sequences', '8', '--length',
+                    '64', '--pause', '20']
+    with bed.transient('chat-pages.service', *transformers,
+                       properties=[f'Environment=GMB_SIM_DIR={node.SIM}', 'RemainAfterExit=yes']):
+        bed.wait_for('an arena', lambda: node.holder('chat-pages.service'))
+        for _each in range(2):
+            bed.wait_for('evicted pages', evict)
+            succeed(lambda before: bed.run('systemctl', 'restart', 'gmbd.service'))
+        bed.wait_for('the end', lambda: evict() is not None and
+                     bed.show('chat-pages.service', 'SubState') == 'exited')
+        bed.equal(bed.show('chat-pages.service', 'ExecMainStatus'), '0')
+        words = bed.journal('chat-pages.service').split('\narena ')[1].split()
+        assert int(words[words.index('restores') + 1]) > 0, words
+    assert "can't go on with" not in bed.journal('gmbd.service', 1000)
+
+
 def test_memory_of_a_worker_that_ended_meanwhile_comes_back():
     with node.worker(UNIT, 32 * MIB) as client:
         os.kill(node.pid(), signal.SIGSTOP)
@@ -51,8 +69,8 @@ def test_memory_of_a_worker_that_ended_meanwhile_comes_back():
     bed.equal(node.clients(), [])
 
 
-def test_the_store_is_empty_but_for_the_ledger_in_the_end():
-    bed.wait_for('one fd', lambda: bed.show('gmbd.service', 'NFileDescriptorStore') == '1')
+def test_the_store_has_the_ledger_and_the_tier_alone_in_the_end():
+    bed.wait_for('two fds', lambda: bed.show('gmbd.service', 'NFileDescriptorStore') == '2')
 
 
 def test_what_a_stop_leaves_is_not_kept_from_others():
@@ -81,6 +99,12 @@ def kept(client):
     for name in ('id', 'pid', 'tenant', 'unit', 'leases', 'leased_bytes'):
         bed.equal(found[name], client[name])
     bed.equal(leased(), 32 * MIB)
+
+
+def evict():
+    bed.run('gmbctl', 'evict', 'chat', '32M', ok=False)
+    chat = next(each for each in node.gmbctl('tenants') if each['name'] == 'chat')
+    return chat['devices'][0]['evicted_bytes']
 
 
 def leased():
