@@ -117,7 +117,8 @@ static bool lease_sane(const struct core *core, const struct core_record *record
     return bytes > 0 && bytes <= LIMIT_CHUNK_BYTES && bytes % device->granularity == 0 &&
            record->lease.max <= LIMIT_LEASE_CHUNKS &&
            (record->lease.max > 0 ||
-               (record->lease.count > 0 && record->lease.count <= LIMIT_LEASE_CHUNKS));
+               (record->lease.count > 0 && record->lease.count <= LIMIT_LEASE_CHUNKS &&
+                   record->lease.count <= device->total / bytes));
 }
 
 static int holder_add(
@@ -348,6 +349,7 @@ int core_restore(struct core *core, const struct core_record *record, bool handl
 
 /* ------------------------------------------------------------------ holes */
 
+/* -EINVAL: there can't have been so much on the device. */
 static int hole_fill(struct core *core, struct lease *lease, uint32_t index)
 {
     struct chunk *chunk;
@@ -355,7 +357,7 @@ static int hole_fill(struct core *core, struct lease *lease, uint32_t index)
     int r;
 
     if (!capacity_cover(lease->account->device, lease->chunk_bytes))
-        return -ENOMEM;
+        return -EINVAL;
     r = slots_take(&core->chunks, &item);
     if (r != SLOTS_OK)
         return r < 0 ? r : -ENOMEM;
@@ -377,6 +379,8 @@ static int lease_mend(struct core *core, struct lease *lease, bool damaged)
     for (uint32_t i = 0; damaged && i < lease->room; i++) {
         int r = lease->chunks[i] ? 0 : hole_fill(core, lease, i);
 
+        if (r == -EINVAL)
+            break;
         if (r < 0)
             return r;
     }
@@ -384,7 +388,7 @@ static int lease_mend(struct core *core, struct lease *lease, bool damaged)
         hole++;
     change_lease(core, lease);
     for (uint32_t i = hole; i < lease->room; i++)
-        chunk_give_up(core, lease, i, false);
+        chunk_give_up(core, lease, i, damaged);
     return 0;
 }
 
