@@ -552,6 +552,7 @@ static int reload(struct broker *broker, char error[CONFIG_ERROR_BYTES])
     broker_config_remark(config);
     (void) config_free(broker->config);
     broker->config = config;
+    segments_reload(broker);
     return 0;
 }
 
