@@ -1,9 +1,9 @@
 /*
- * Slabs: memory of cuMemAlloc that other processes open by a 64-byte token. The owner's chunk is the
- * allocation, an importer's the token: the driver is asked when it is mapped.
+ * Slabs: memory of cuMemAlloc that other processes open by a 64-byte token. The owner's chunk is
+ * the allocation, an importer's the token: the driver is asked when it is mapped.
  *
- * Unlike those of virtual memory these calls need a current context. It is the device's primary one,
- * pushed for the call alone, so that the caller's thread keeps what it has.
+ * Unlike those of virtual memory these calls need a current context. It is the device's primary
+ * one, pushed for the call alone, so that the caller's thread keeps what it has.
  */
 #include <errno.h>
 #include <pthread.h>
