@@ -348,6 +348,13 @@ void request_new_segment(struct core *core, struct client *client, const struct 
 
     if (!device)
         return;
+    if (device->whole) {
+        answer_refuse(core, event, GMB_STATUS_UNSUPPORTED, GMB_LIMIT_NONE,
+            "device %u shares memory over CUDA IPC: what is opened there can't be kept from "
+            "writing, nor moved, so it has no segments",
+            index);
+        return;
+    }
     if (tenant->segments >= LIMIT_SEGMENTS_PER_TENANT) {
         answer_refuse(core, event, GMB_STATUS_EXHAUSTED, GMB_LIMIT_LEASES_MAX,
             "tenant %s: a tenant has at most %d segments", tenant->name, LIMIT_SEGMENTS_PER_TENANT);

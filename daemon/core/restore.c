@@ -114,8 +114,8 @@ static bool lease_sane(const struct core *core, const struct core_record *record
         (record->lease.kind == CORE_LEASE_WORKSPACE) != (record->lease.max == 0))
         return false;
     device = core->devices[record->lease.device];
-    return bytes > 0 && bytes <= LIMIT_CHUNK_BYTES && bytes % device->granularity == 0 &&
-           record->lease.max <= LIMIT_LEASE_CHUNKS &&
+    return bytes > 0 && bytes <= MAX(LIMIT_CHUNK_BYTES, device->total) &&
+           bytes % device->granularity == 0 && record->lease.max <= LIMIT_LEASE_CHUNKS &&
            (record->lease.max > 0 ||
                (record->lease.count > 0 && record->lease.count <= LIMIT_LEASE_CHUNKS &&
                    record->lease.count <= device->total / bytes));
@@ -254,7 +254,9 @@ static bool chunk_sane(const struct core_record *record, const struct account *a
 {
     bool nobody = record->chunk.tenant == CORE_NOBODY;
 
-    if (!account || record->chunk.bytes == 0 || record->chunk.bytes > LIMIT_CHUNK_BYTES ||
+    /* A slab may be larger than any chunk of virtual memory. */
+    if (!account || record->chunk.bytes == 0 ||
+        record->chunk.bytes > MAX(LIMIT_CHUNK_BYTES, account->device->total) ||
         record->chunk.bytes % account->device->granularity != 0)
         return false;
     switch (record->chunk.state) {

@@ -111,10 +111,12 @@ START_TEST(a_slab_does_not_grow_and_shrinks_to_nothing_less)
 }
 END_TEST
 
-START_TEST(there_is_no_arena_on_such_a_device)
+START_TEST(there_are_no_arenas_and_no_segments_on_such_a_device)
 {
     start(GIB);
     assert_refused(client, world_arena(&world, client, 1, 2 * MIB, 16), GMB_STATUS_UNSUPPORTED,
+        GMB_LIMIT_NONE);
+    assert_refused(client, world_segment(&world, client, 1, 2 * MIB, 0, 0), GMB_STATUS_UNSUPPORTED,
         GMB_LIMIT_NONE);
     ck_assert_ptr_nonnull(
         world_answer(&world, client, world_arena(&world, client, 0, 2 * MIB, 16)));
@@ -269,7 +271,8 @@ END_TEST
 
 UNIT_MAIN("core_whole", a_lease_is_one_slab_of_its_own_size,
     a_chunk_size_is_taken_when_it_holds_the_lease, more_than_the_device_has_is_refused_by_it,
-    a_slab_does_not_grow_and_shrinks_to_nothing_less, there_is_no_arena_on_such_a_device,
+    a_slab_does_not_grow_and_shrinks_to_nothing_less,
+    there_are_no_arenas_and_no_segments_on_such_a_device,
     a_slab_goes_back_to_its_tenant_and_to_no_other,
     what_lies_ready_makes_room_for_the_slab_of_another, a_gang_has_a_slab_here_and_chunks_there,
     lost_chunks_that_lie_ready_are_released,
