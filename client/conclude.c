@@ -18,7 +18,7 @@ int conclude_enable(
 {
     const struct gmb_lease *lease = request->lease;
     struct gpu_error error = {0};
-    int r = session->gpu->ops->span_set_access(session->gpu, lease->device->gpu,
+    int r = lease_ops(lease)->span_set_access(session->gpu, lease->device->gpu,
         lease->address + request->first_chunk * lease->chunk_bytes,
         request->mapped_chunks * lease->chunk_bytes,
         lease->read_only ? GPU_ACCESS_READ : GPU_ACCESS_READ_WRITE, &error);
@@ -32,7 +32,7 @@ bool request_chunks_undo(struct gmb_session *session, const struct request *requ
     uint64_t at = lease->address + request->first_chunk * lease->chunk_bytes;
     uint64_t bytes = request->mapped_chunks * lease->chunk_bytes;
 
-    if (bytes > 0 && session->gpu->ops->span_unmap(session->gpu, at, bytes, NULL) != 0)
+    if (bytes > 0 && lease_ops(lease)->span_unmap(session->gpu, at, bytes, NULL) != 0)
         return false;
     if (request_makes_lease(request))
         lease_range_free(lease);

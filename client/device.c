@@ -33,6 +33,11 @@ static int device_load(struct gmb_session *session, const Gmb__Device *told, str
     ret->info.granularity_bytes = told->granularity_bytes;
     ret->info.memory_max_bytes = told->memory_max_bytes;
     atomic_store(&ret->failed, told->failed);
+    ret->slabs = told->sharing == GMB__HANDLE_TYPE__HANDLE_TYPE_IPC;
+    ret->info.whole_leases = ret->slabs;
+    if (!ret->slabs && told->sharing != GMB__HANDLE_TYPE__HANDLE_TYPE_POSIX_FD)
+        return outcome_set(outcome, GMB_E_UNSUPPORTED,
+            "device %s shares its memory in a way that this library doesn't know", text);
     return 0;
 }
 

@@ -59,6 +59,11 @@ static int lease_shrink(struct gmb_lease *lease, uint64_t bytes, struct outcome 
             (unsigned long long) gmb_lease_bytes(lease));
     if (keep == atomic_load(&lease->chunks))
         return 0;
+    if (lease->device->slabs)
+        return outcome_set(outcome, GMB_E_UNSUPPORTED,
+            "device %s shares memory over CUDA IPC: a lease there has no address without its "
+            "memory; release it",
+            lease->device->info.uuid);
     /* Before anything is unmapped: a shrink that fails leaves the lease as it was. */
     request = request_new(REQUEST_SHRINK, REQUEST_OWNER_WAITER);
     if (request == NULL)
@@ -130,6 +135,11 @@ _public_ int gmb_lease_release(gmb_lease *lease)
         (void) lease_release(lease, &outcome);
     }
     return outcome_publish(&outcome);
+}
+
+_public_ int gmb_lease_lost(const gmb_lease *lease)
+{
+    return atomic_load(&lease->forfeit);
 }
 
 _public_ uint64_t gmb_lease_address(const gmb_lease *lease)

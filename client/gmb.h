@@ -82,7 +82,7 @@ enum gmb_error {
     GMB_E_NOT_FOUND = -6,  /* no such device or request */
     GMB_E_DENIED = -7,     /* this process belongs to no configured tenant, or may not connect */
     GMB_E_CONFLICT = -8,
-    GMB_E_UNSUPPORTED = -9,   /* broker and library speak no common version */
+    GMB_E_UNSUPPORTED = -9,   /* by the broker's version, this library's, or the device */
     GMB_E_DISCONNECTED = -10, /* the broker is away; leases already mapped stay valid */
     GMB_E_FORKED = -11,       /* the session is the parent process's */
     GMB_E_GPU = -12,          /* the driver failed; the text names the call and its code */
@@ -158,6 +158,8 @@ struct gmb_device_info {
     uint64_t memory_max_bytes;  /* the tenant's MemoryMax when we connected; UINT64_MAX: none */
     uint32_t failed; /* not 0: lost or broken, and out of service; requests there get GPU, and what
                         is leased there can be given back and little else */
+    uint32_t whole_leases; /* not 0: shared over CUDA IPC (docs/ipc.md). max_bytes, growth, a shrink
+                              to 0, arenas and segments are UNSUPPORTED; see gmb_lease_lost() */
 };
 
 unsigned gmb_device_count(const gmb_session *session);
@@ -206,6 +208,9 @@ void *gmb_lease_context(const gmb_lease *lease);
 uint64_t gmb_lease_bytes(const gmb_lease *lease);
 uint64_t gmb_lease_chunk_bytes(const gmb_lease *lease);
 uint64_t gmb_lease_max_bytes(const gmb_lease *lease);
+
+/* Not 0: what is behind a whole lease may be gone, with the process that held it. Release it. */
+int gmb_lease_lost(const gmb_lease *lease);
 
 /* Adds `bytes` (rounded up to whole chunks) behind the end. Blocks and fails as gmb_lease_new().
  * INVALID past max_bytes. After a failure the lease is as it was. */
@@ -352,8 +357,7 @@ int gmb_page_set_hint(gmb_arena *arena, uint32_t page, const struct gmb_page_hin
 /* Moves that would empty chunks, for an engine that can change its block tables at a safe point of
  * its choosing: copy the bytes of old[i] to new[i], which is allocated for it, then unref old[i].
  * Returns the number of moves (at most `max`), or an error. Only unpinned pages with one reference
- * move. */
-/* Pin both while copying. One thread at a time. */
+ * move. Pin both while copying. One thread at a time. */
 int gmb_arena_compact(gmb_arena *arena, size_t max, uint32_t *ret_old, uint32_t *ret_new);
 
 /*

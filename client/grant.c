@@ -5,7 +5,10 @@
  */
 #include "client/grant.h"
 
+#include <string.h>
+
 #include "base/clock.h"
+#include "client/lease.h"
 #include "client/request.h"
 
 static uint64_t chunks_for(uint64_t bytes, uint64_t chunk_bytes)
@@ -26,6 +29,9 @@ static int first_part_check(
         (!request_makes_lease(request) && grant->chunk_bytes != lease->chunk_bytes))
         return outcome_set(why, GMB_E_PROTOCOL, "the broker granted chunks of %llu bytes",
             (unsigned long long) grant->chunk_bytes);
+    if (lease->device->slabs && grant->total_chunks != 1)
+        return outcome_set(
+            why, GMB_E_PROTOCOL, "the broker granted %u slabs for a lease", grant->total_chunks);
     wanted = request->first_chunk + chunks_for(request->bytes, grant->chunk_bytes);
     if (request->kind == REQUEST_SEGMENT && request->bytes == 0)
         wanted = grant->total_chunks; /* it is opened: its size is what there is */
@@ -44,8 +50,11 @@ int grant_belongs(const struct gmb_lease *lease, const Gmb__Grant *grant, struct
 {
     struct uuid uuid;
 
-    if (grant->handle_type != GMB__HANDLE_TYPE__HANDLE_TYPE_POSIX_FD)
-        return outcome_set(why, GMB_E_PROTOCOL, "the broker granted chunks of an unknown kind");
+    Gmb__HandleType kind = lease->device->slabs ? GMB__HANDLE_TYPE__HANDLE_TYPE_IPC
+                                                : GMB__HANDLE_TYPE__HANDLE_TYPE_POSIX_FD;
+
+    if (grant->handle_type != kind)
+        return outcome_set(why, GMB_E_PROTOCOL, "the broker granted chunks of another kind");
     if (uuid_from_bytes(grant->device.data, grant->device.len, &uuid) < 0 ||
         !uuid_equal(&uuid, &lease->device->uuid))
         return outcome_set(why, GMB_E_PROTOCOL, "the broker granted chunks of another device");
@@ -114,11 +123,40 @@ int grant_chunk_map(struct gmb_session *session, struct gmb_lease *lease, uint32
     return r == 0 ? 0 : outcome_set(ret, GMB_E_GPU, "%s", error.text);
 }
 
+/* The slab of a lease lies where the driver likes: that is the lease's address. */
+static int slab_map(struct gmb_session *session, struct gmb_lease *lease, const Gmb__Chunk *told,
+    struct outcome *ret)
+{
+    const struct gpu_ops *ops = lease_ops(lease);
+    struct gpu_shareable shareable = {.type = GPU_HANDLE_IPC, .fd = -1};
+    struct gpu_error error = {0};
+    struct gpu_chunk chunk = {0};
+    int r;
+
+    memcpy(shareable.ipc_token, told->ipc_handle.data, sizeof(shareable.ipc_token));
+    r = ops->chunk_import_borrow(
+        session->gpu, lease->device->gpu, &shareable, lease->chunk_bytes, &chunk, &error);
+    if (r == 0) {
+        r = ops->chunk_map(session->gpu, &chunk, 0, &lease->address, &error);
+        (void) ops->chunk_release(session->gpu, &chunk, NULL); /* a token: no driver call */
+    }
+    if (r != 0)
+        return outcome_set(ret, GMB_E_GPU, "%s", error.text);
+    lease->reserved_bytes = lease->chunk_bytes;
+    return 0;
+}
+
 /* Without the lock: only the seat touches these fields of the lease and the request. */
-static void part_map(struct gmb_session *session, struct request *request, struct fdset *fds)
+static void part_map(struct gmb_session *session, struct request *request, const Gmb__Grant *grant,
+    struct fdset *fds)
 {
     struct gmb_lease *lease = request->lease;
 
+    if (lease->device->slabs) {
+        request->mapped_chunks +=
+            slab_map(session, lease, grant->chunks[0], &request->outcome) == 0;
+        return;
+    }
     if (lease->reserved_bytes == 0 &&
         grant_range_reserve(session, lease, lease->chunk_bytes, &request->outcome) < 0)
         return;
@@ -158,7 +196,7 @@ int grant_part_take(struct gmb_session *session, struct request *request, const 
     /* Nothing is mapped for a waiter that has gone or after a failure: it would be undone. */
     if (request->outcome.code == 0 && request->owner != REQUEST_OWNER_NOBODY) {
         (void) pthread_mutex_unlock(&session->lock);
-        part_map(session, request, fds);
+        part_map(session, request, grant, fds);
         (void) pthread_mutex_lock(&session->lock);
     }
     request->granted_chunks += (uint32_t) grant->n_chunks;

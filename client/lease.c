@@ -83,8 +83,9 @@ void lease_range_free(struct gmb_lease *lease)
 
     if (lease->reserved_bytes == 0)
         return;
-    /* A failure costs address space alone, and there is nobody to tell. */
-    (void) gpu->ops->range_free(gpu, lease->address, lease->reserved_bytes, NULL);
+    /* A failure costs address space alone, and there is nobody to tell. A slab has its own. */
+    if (!lease->device->slabs)
+        (void) gpu->ops->range_free(gpu, lease->address, lease->reserved_bytes, NULL);
     lease->reserved_bytes = 0;
 }
 
@@ -98,7 +99,7 @@ int lease_empty(struct gmb_lease *lease, uint32_t keep, bool last, struct outcom
     if (keep < chunks) {
         r = gpu->ops->context_synchronize(gpu, lease->device->context, &error);
         if (r == 0)
-            r = gpu->ops->span_unmap(gpu, lease->address + keep * lease->chunk_bytes,
+            r = lease_ops(lease)->span_unmap(gpu, lease->address + keep * lease->chunk_bytes,
                 (chunks - keep) * lease->chunk_bytes, &error);
         if (r != 0)
             return outcome_set(outcome, GMB_E_GPU, "%s", error.text);
@@ -107,6 +108,30 @@ int lease_empty(struct gmb_lease *lease, uint32_t keep, bool last, struct outcom
     if (last)
         lease_range_free(lease);
     return 0;
+}
+
+/* What isn't mapped yet gets new memory, or can't be mapped. */
+static void leases_lose(struct gmb_session *session, const struct uuid *only)
+{
+    list_for_each(lease, &session->leases, struct gmb_lease, link)
+    {
+        if (lease->device->slabs && lease->reserved_bytes > 0 &&
+            (only == NULL || uuid_equal(&lease->device->uuid, only)))
+            atomic_store(&lease->forfeit, true);
+    }
+}
+
+void leases_lost_take(struct gmb_session *session, const Gmb__MemoryLost *told)
+{
+    struct uuid uuid;
+
+    if (uuid_from_bytes(told->device.data, told->device.len, &uuid) == 0)
+        leases_lose(session, &uuid);
+}
+
+void leases_lose_all(struct gmb_session *session)
+{
+    leases_lose(session, NULL);
 }
 
 int lease_farewell(struct gmb_lease *lease, enum request_owner owner, struct request **ret_request,

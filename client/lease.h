@@ -3,6 +3,18 @@
 
 #include "client/session.h"
 
+/* The driver's calls for its kind of memory. */
+static inline const struct gpu_ops *lease_ops(const struct gmb_lease *lease)
+{
+    return gpu_ops_for(
+        lease->session->gpu, lease->device->slabs ? GPU_HANDLE_IPC : GPU_HANDLE_POSIX_FD);
+}
+
+/* The process that had a device's memory has ended, or that of every such device, as it does with
+ * the broker. `lock` is held. */
+void leases_lost_take(struct gmb_session *session, const Gmb__MemoryLost *told);
+void leases_lose_all(struct gmb_session *session);
+
 /* In the session's list from birth, empty until it is granted. INTERNAL without host memory. */
 int lease_make(struct gmb_session *session, struct device *device, uint64_t wanted_bytes,
     struct gmb_lease **ret, struct outcome *outcome);

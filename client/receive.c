@@ -4,6 +4,7 @@
  * session.
  */
 #include "client/receive.h"
+#include "client/lease.h"
 
 #include <errno.h>
 #include <string.h>
@@ -14,6 +15,7 @@
 #include "client/device.h"
 #include "client/gang.h"
 #include "client/grant.h"
+#include "client/lease.h"
 #include "client/news.h"
 #include "client/request.h"
 #include "client/resume.h"
@@ -83,6 +85,7 @@ static int answer_take(struct gmb_session *session, struct request *request,
     case GMB__BROKER_MESSAGE__BODY_ADVICE:
     case GMB__BROKER_MESSAGE__BODY_DEVICE_FAILED:
     case GMB__BROKER_MESSAGE__BODY_ENDING:
+    case GMB__BROKER_MESSAGE__BODY_MEMORY_LOST:
     case GMB__BROKER_MESSAGE__BODY__NOT_SET:
     case _GMB__BROKER_MESSAGE__BODY__CASE_IS_INT_SIZE:
         break;
@@ -99,6 +102,10 @@ static int event_take(struct gmb_session *session, const Gmb__BrokerMessage *mes
         return arena_grant_take(session, message->grant, fds, why);
     if (message->body_case == GMB__BROKER_MESSAGE__BODY_DEVICE_FAILED) {
         device_failed_take(session, message->device_failed);
+        return 0;
+    }
+    if (message->body_case == GMB__BROKER_MESSAGE__BODY_MEMORY_LOST) {
+        leases_lost_take(session, message->memory_lost);
         return 0;
     }
     if (message->body_case == GMB__BROKER_MESSAGE__BODY_CHUNK_RECALL)

@@ -16,6 +16,7 @@
 #include "client/device.h"
 #include "client/dial.h"
 #include "client/gang.h"
+#include "client/lease.h"
 #include "client/pressure.h"
 #include "client/request.h"
 #include "client/resume_held.h"
@@ -81,6 +82,7 @@ static void connection_drop(struct gmb_session *session)
     session->held = resume_held_free(session->held);
     session->drops++;
     atomic_store(&session->stale, true);
+    leases_lose_all(session);
     watches_end(session);
 }
 

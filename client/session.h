@@ -51,6 +51,7 @@ struct device {
     struct uuid uuid;
     const struct gpu_device *gpu; /* NULL where this process doesn't see it */
     struct CUctx_st *context;     /* guarded by `context_lock`; constant once set */
+    bool slabs;                   /* its memory comes in slabs over CUDA IPC: one to a lease */
     _Atomic bool failed;          /* out of service, says the broker */
 };
 
@@ -166,6 +167,7 @@ struct gmb_lease {
     bool read_only;            /* … and this process only reads it */
     uint64_t wanted_bytes;     /* address space asked for; 0: what the grant has */
     _Atomic uint32_t chunks;   /* mapped and accessible */
+    _Atomic bool forfeit;      /* a slab: its memory may be gone with the process that had it */
     bool busy;                 /* a call is at work on it */
     uint32_t held;             /* chunks that the broker is to count as this lease's … */
     bool known;                /* … once it has granted it, until it is told of the end */

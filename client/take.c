@@ -84,6 +84,10 @@ static int lease_prepare(struct gmb_session *session, const struct gmb_lease_par
     if (params.chunk_bytes % device->info.granularity_bytes != 0)
         return outcome_set(outcome, GMB_E_INVALID, "chunk_bytes is no multiple of %llu",
             (unsigned long long) device->info.granularity_bytes);
+    if (device->slabs && params.max_bytes > params.bytes)
+        return outcome_set(outcome, GMB_E_UNSUPPORTED,
+            "device %s shares memory over CUDA IPC: a lease there can't grow to max_bytes",
+            device->info.uuid);
     r = device_retain(session, device, outcome);
     if (r < 0)
         return r;
@@ -140,6 +144,10 @@ static int grow_check(const struct gmb_lease *lease, uint64_t bytes, struct outc
 
     if (lease->segment)
         return outcome_set(outcome, GMB_E_INVALID, "a segment doesn't grow");
+    if (lease->device->slabs)
+        return outcome_set(outcome, GMB_E_UNSUPPORTED,
+            "device %s shares memory over CUDA IPC: a lease there can't grow",
+            lease->device->info.uuid);
     if (bytes == 0)
         return outcome_set(outcome, GMB_E_INVALID, "growing by 0 bytes makes no sense");
     if (!round_up(bytes, lease->chunk_bytes, &more) || more > lease->reserved_bytes - mapped)

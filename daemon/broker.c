@@ -23,6 +23,7 @@
 #include "daemon/pressure.h"
 #include "daemon/restore.h"
 #include "daemon/segment.h"
+#include "daemon/slab_device.h"
 #include "proto/frame.h"
 
 /* Completions taken before the loop looks at anything else. */
@@ -317,12 +318,12 @@ static int devices_add(struct broker *broker, char error[CONFIG_ERROR_BYTES])
             .type = CORE_EVENT_DEVICE_ADD,
             .device_add.total_bytes = device->total_bytes,
             .device_add.reserve_bytes = device->reserve_bytes,
-            .device_add.granularity_bytes = broker->gpu->devices[i]->granularity_bytes,
+            .device_add.granularity_bytes = broker->devices[i].granularity_bytes,
+            .device_add.whole = broker->devices[i].sharing == GPU_HANDLE_IPC,
         };
 
         broker->devices[i].uuid = device->uuid;
         broker->devices[i].mig = uuid_is_mig(broker->gpu->devices[i]->uuid);
-        broker->devices[i].granularity_bytes = broker->gpu->devices[i]->granularity_bytes;
         broker->devices[i].healthy = true;
         answer = broker_ask(broker, &event);
         if (answer == NULL || answer->type != CORE_ACTION_DEVICE_ADDED) {
@@ -411,8 +412,12 @@ static int broker_start(struct broker *broker, char error[CONFIG_ERROR_BYTES])
     if (broker->done_event == NULL || broker->tick_event == NULL ||
         event_add(broker->done_event, NULL) < 0)
         return -ENOMEM;
+    r = slab_devices_start(broker);
+    if (r < 0)
+        return r;
     for (uint32_t i = 0; r == 0 && i < broker->device_count; i++)
-        r = hosting_new(broker, i, broker->config, &broker->hosting[i]);
+        r = hosting_new(
+            broker, i, slab_device(broker, i) ? NULL : broker->config, &broker->hosting[i]);
     if (r < 0) {
         (void) snprintf(error, CONFIG_ERROR_BYTES, "no host tier (HostTier=): %s", strerror(-r));
         return r;
@@ -497,7 +502,9 @@ struct broker *broker_free(struct broker *broker)
         event_free(broker->done_event);
     if (broker->tick_event != NULL)
         event_free(broker->tick_event);
+    slab_devices_stop(broker);
     (void) executor_free(broker->executor);
+    slab_devices_free(broker);
     (void) closer_free(broker->closer);
     (void) core_free(broker->core);
     (void) ledger_free(broker->ledger);
@@ -510,12 +517,13 @@ struct broker *broker_free(struct broker *broker)
 
 /* ------------------------------------------------------------------ calls */
 
-static bool reserve_changed(const struct config *a, const struct config *b)
+static bool start_changed(const struct config *a, const struct config *b)
 {
     struct core_options before = a->options, after = b->options;
 
     for (size_t i = 0; i < a->device_count; i++) {
-        if (a->devices[i].reserve_bytes != b->devices[i].reserve_bytes)
+        if (a->devices[i].reserve_bytes != b->devices[i].reserve_bytes ||
+            a->devices[i].ipc != b->devices[i].ipc)
             return true;
     }
     /* These take effect with the reload. */
@@ -552,11 +560,13 @@ static int reload(struct broker *broker, char error[CONFIG_ERROR_BYTES])
         (void) config_free(config);
         return r;
     }
-    if (reserve_changed(broker->config, config))
-        log_warning("Reserve=, sockets and times of [Broker] take effect at the next start");
+    if (start_changed(broker->config, config))
+        log_warning(
+            "Reserve=, Backend=, sockets and times of [Broker] take effect at the next start");
     broker_config_remark(config);
     (void) config_free(broker->config);
     broker->config = config;
+    segments_reload(broker);
     return 0;
 }
 

@@ -17,15 +17,19 @@
 #include "daemon/observer.h"
 #include "daemon/recover.h"
 #include "daemon/session.h"
+#include "daemon/slabs.h"
 
 struct event_base;
 struct pressure;
 struct segments;
 
 struct broker_device {
+    struct broker *broker;
     struct uuid uuid;
     bool mig; /* an instance: written MIG- in front */
     uint64_t granularity_bytes;
+    enum gpu_handle_type sharing;   /* how its chunks travel */
+    struct slabs *slabs;            /* who has them under IPC; NULL else */
     bool healthy;                   /* the driver's last call on it didn't fail */
     unsigned broken;                /* calls in a row that failed and nobody can say why */
     char failure[LIMIT_TEXT_BYTES]; /* why it is out of service; "" while it isn't */

@@ -77,6 +77,7 @@ static struct config_parser *parser_new(
     for (size_t i = 0; i < config->device_count; i++) {
         config->devices[i] = devices[i];
         config->devices[i].reserve_bytes = config->devices[i].tier_bytes = 0;
+        config->devices[i].ipc = false;
     }
     parser->error = error;
     return TAKE_PTR(parser);
@@ -105,7 +106,8 @@ static uint64_t capacity_of(const struct config_device *device)
     return sub_saturate(device->total_bytes, device->reserve_bytes);
 }
 
-static void reserve_resolve(struct config_parser *parser)
+/* What [Device *] says holds for the devices that say nothing themselves. */
+static void devices_resolve(struct config_parser *parser)
 {
     struct config *config = parser->config;
     char total[SIZE_TEXT_MAX];
@@ -115,6 +117,8 @@ static void reserve_resolve(struct config_parser *parser)
 
         if (!parser->reserve_set[i])
             device->reserve_bytes = parser->reserve_any;
+        if (!parser->ipc_set[i])
+            device->ipc = parser->ipc_any;
         if (device->reserve_bytes >= device->total_bytes)
             config_fail(parser, -EINVAL, parser->files[0], 0,
                 "Reserve= takes all of device %zu, which has %s", i,
@@ -256,7 +260,7 @@ static int parser_finish(struct config_parser *parser, struct config **ret)
     struct config *config = parser->config;
 
     if (parser->result == 0)
-        reserve_resolve(parser);
+        devices_resolve(parser);
     if (parser->result == 0)
         tier_resolve(parser);
     if (parser->result == 0)

@@ -39,6 +39,7 @@ struct config_device {
     uint64_t total_bytes;
     uint64_t reserve_bytes; /* filled in by loading, as is: */
     uint64_t tier_bytes;    /* of host memory for its evicted pages */
+    bool ipc;               /* Backend=ipc: shared over CUDA IPC, whatever it could do */
 };
 
 /* What a tenant has to do with share groups; one for each of config.tenants. */

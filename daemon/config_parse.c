@@ -257,28 +257,53 @@ static void tenant_assign(struct reading *reading, const char *name, const char 
     }
 }
 
-static void device_assign(struct reading *reading, const char *name, const char *text)
+/* The size of a device's Reserve=. */
+static bool reserve_parse(struct reading *reading, const char *text, uint64_t *ret)
 {
-    struct config_parser *parser = reading->parser;
-    bool *seen =
-        reading->all_devices ? &parser->reserve_any_set : &parser->reserve_set[reading->device];
     char reason[CONFIG_REASON_BYTES];
     struct config_value value;
 
-    if (strcmp(name, "Reserve") != 0) {
-        reading_fail(reading, "unknown key %.64s= in [Device]", name);
-    } else if (*seen) {
-        reading_fail(reading, "Reserve= of this device stands already further up");
-    } else if (config_value_parse(CONFIG_KEY_MEMORY_MIN, text, &value, reason) < 0 ||
-               value.percent) {
+    if (config_value_parse(CONFIG_KEY_MEMORY_MIN, text, &value, reason) < 0 || value.percent) {
         reading_fail(reading, "Reserve=%.64s is refused: it takes a size as 512M or 2G", text);
-    } else if (reading->all_devices) {
-        parser->reserve_any = value.number;
-        *seen = true;
-    } else {
-        parser->config->devices[reading->device].reserve_bytes = value.number;
-        *seen = true;
+        return false;
     }
+    *ret = value.number;
+    return true;
+}
+
+static bool backend_parse(struct reading *reading, const char *text, bool *ret_ipc)
+{
+    if (strcmp(text, "auto") != 0 && strcmp(text, "ipc") != 0) {
+        reading_fail(reading, "Backend=%.64s is refused: it is auto or ipc", text);
+        return false;
+    }
+    *ret_ipc = strcmp(text, "ipc") == 0;
+    return true;
+}
+
+static void device_assign(struct reading *reading, const char *name, const char *text)
+{
+    struct config_parser *parser = reading->parser;
+    struct config_device *device = &parser->config->devices[reading->device];
+    bool all = reading->all_devices, reserve = strcmp(name, "Reserve") == 0, done;
+    bool *seen;
+
+    if (!reserve && strcmp(name, "Backend") != 0) {
+        reading_fail(reading, "unknown key %.64s= in [Device]", name);
+        return;
+    }
+    if (reserve)
+        seen = all ? &parser->reserve_any_set : &parser->reserve_set[reading->device];
+    else
+        seen = all ? &parser->ipc_any_set : &parser->ipc_set[reading->device];
+    if (*seen) {
+        reading_fail(reading, "%s= of this device stands already further up", name);
+        return;
+    }
+    done = reserve
+               ? reserve_parse(reading, text, all ? &parser->reserve_any : &device->reserve_bytes)
+               : backend_parse(reading, text, all ? &parser->ipc_any : &device->ipc);
+    *seen = done;
 }
 
 static int on_key(void *user, const char *section, const char *name, const char *value)

@@ -36,6 +36,7 @@ struct config_parser {
     bool tier_set;
     struct config_place levels; /* where a threshold of pressure was set last */
     bool reserve_set[LIMIT_DEVICES];
+    bool ipc_any, ipc_any_set, ipc_set[LIMIT_DEVICES]; /* Backend= */
     char *files[LIMIT_CONFIG_FILES + 1];
     size_t file_count;
     char *error; /* CONFIG_ERROR_BYTES; "" until something is wrong */

@@ -66,7 +66,7 @@ static void record_release(struct executor *executor, struct record *record)
 
     free(record->job.text);
     if (record->gpu.device != NULL)
-        (void) executor->gpu->ops->chunk_release(executor->gpu, &record->gpu, &error);
+        (void) executor_chunk_release(&executor->workers[record->job.device], &record->gpu, &error);
 }
 
 static void keeps_drop(struct chain *chain)
@@ -155,6 +155,11 @@ int executor_new(struct gpu *gpu, struct fdstore *store, struct executor **ret)
 }
 
 /* ------------------------------------------------------------------ the loop's side */
+
+void executor_use_slabs(struct executor *executor, uint32_t device, struct slabs *slabs)
+{
+    executor->workers[device].slabs = slabs;
+}
 
 int executor_fd(const struct executor *executor)
 {
@@ -297,10 +302,16 @@ int executor_adopt(struct executor *executor, uint32_t device, uint32_t chunk, u
 {
     struct gpu_shareable shareable = {.type = GPU_HANDLE_POSIX_FD, .fd = fd};
     struct record *record = &executor->records[chunk];
+    const struct worker *worker = &executor->workers[device];
     struct gpu_chunk imported = {0};
-    int r = executor->gpu->ops->chunk_import_borrow(
-        executor->gpu, executor->workers[device].device, &shareable, bytes, &imported, error);
+    int r;
 
+    if (worker->slabs != NULL) {
+        *error = (struct gpu_error){.text = "the device shares memory over CUDA IPC now"};
+        return -EOPNOTSUPP;
+    }
+    r = executor->gpu->ops->chunk_import_borrow(
+        executor->gpu, worker->device, &shareable, bytes, &imported, error);
     if (r < 0)
         return r;
     executor->record_high = MAX(executor->record_high, chunk + 1);
@@ -357,6 +368,20 @@ static void job_retire(struct executor *executor, struct job *job)
         worker->observes_used &= ~(1u << (job - worker->observes));
 }
 
+/* A slab that was made, and lost before anybody heard of it: as if there had been no memory. */
+static void slab_look(struct executor *executor, struct job *job)
+{
+    struct worker *worker = &executor->workers[job->device];
+    struct record *record = container_of(job, struct record, job);
+    struct gpu_error error;
+
+    if (worker->slabs == NULL || job->type != EXECUTOR_JOB_CREATE || job->result != 0 ||
+        !slabs_lost(worker->slabs, &record->gpu))
+        return;
+    (void) slabs_release(worker->slabs, &record->gpu, &error);
+    job->result = GPU_NO_MEMORY;
+}
+
 bool executor_take(struct executor *executor, struct executor_done *ret)
 {
     struct job *job = executor_chain_take(&executor->taken);
@@ -375,6 +400,7 @@ bool executor_take(struct executor *executor, struct executor_done *ret)
         if (job == NULL)
             return false;
     }
+    slab_look(executor, job);
     *ret = (struct executor_done){
         .type = (enum executor_job_type) job->type,
         .device = job->device,
@@ -401,38 +427,38 @@ static bool fds_short(void)
     return probe < 0 && (errno == EMFILE || errno == ENFILE);
 }
 
-int executor_export(struct executor *executor, uint32_t chunk, uint32_t generation, int *ret_fd,
-    struct gpu_error *error)
+int executor_export(struct executor *executor, uint32_t chunk, uint32_t generation,
+    struct gpu_shareable *ret, struct gpu_error *error)
 {
     struct record *record = record_find(executor, chunk);
-    struct gpu_shareable shareable;
     int spare, r;
 
     if (record == NULL || record->gpu.device == NULL || record->job.generation != generation) {
         *error = (struct gpu_error){.text = "the chunk is gone"};
         return -ESTALE;
     }
-    spare = spare_take(executor, chunk, generation);
-    if (spare >= 0) {
-        *ret_fd = spare;
+    if (executor->workers[record->job.device].slabs != NULL) {
+        *ret = slabs_shareable(&record->gpu);
         return 0;
     }
-    r = executor->gpu->ops->chunk_export(executor->gpu, &record->gpu, &shareable, error);
-    if (r < 0)
-        return fds_short() ? -EMFILE : r;
-    *ret_fd = shareable.fd;
-    return 0;
+    spare = spare_take(executor, chunk, generation);
+    if (spare >= 0) {
+        *ret = (struct gpu_shareable){.type = GPU_HANDLE_POSIX_FD, .fd = spare};
+        return 0;
+    }
+    r = executor->gpu->ops->chunk_export(executor->gpu, &record->gpu, ret, error);
+    return r < 0 && fds_short() ? -EMFILE : r;
 }
 
 void executor_spare(struct executor *executor, uint32_t chunk, uint32_t generation)
 {
     struct spare *spare = &executor->spares[executor->next_spare];
+    struct gpu_shareable shareable;
     struct gpu_error error;
-    int fd;
 
-    if (executor_export(executor, chunk, generation, &fd, &error) < 0)
+    if (executor_export(executor, chunk, generation, &shareable, &error) < 0 || shareable.fd < 0)
         return;
     close_fd(&spare->fd);
-    *spare = (struct spare){.fd = fd, .chunk = chunk, .generation = generation};
+    *spare = (struct spare){.fd = shareable.fd, .chunk = chunk, .generation = generation};
     executor->next_spare = (executor->next_spare + 1) % EXECUTOR_SPARES;
 }

@@ -36,12 +36,19 @@ struct executor_done {
 };
 
 struct executor;
+struct slabs;
 
 /* Starts a thread for each device of `gpu`, which must outlive the executor, as must `store` (NULL:
  * nothing is kept). -errno. */
 int executor_new(struct gpu *gpu, struct fdstore *store, struct executor **ret) _must_check_;
 /* Finishes the jobs that run, drops the others, releases every chunk. Blocks meanwhile. NULL ok. */
 struct executor *executor_free(struct executor *executor);
+
+/*
+ * Chunks of this device are slabs of that process, which is borrowed and must be stopped before
+ * executor_free(), and freed after it. Before any job there.
+ */
+void executor_use_slabs(struct executor *executor, uint32_t device, struct slabs *slabs);
 
 /* Readable when there are completions; borrowed. */
 int executor_fd(const struct executor *executor);
@@ -88,12 +95,13 @@ size_t executor_busy(const struct executor *executor);
 bool executor_take(struct executor *executor, struct executor_done *ret);
 
 /*
- * A new fd of a created chunk, the caller's. -ESTALE if the number holds another generation or
- * nothing, -EMFILE when this process or system has no fd left, else the driver's -errno, with
- * `error` filled. A driver call on the loop's thread: exporting waits for no other process.
+ * What a created chunk is sent as: a new fd, the caller's, or a slab's token. -ESTALE if the number
+ * holds another generation or nothing, -EMFILE when this process or system has no fd left, else the
+ * driver's -errno, with `error` filled. A driver call on the loop's thread: exporting waits for no
+ * other process.
  */
-int executor_export(struct executor *executor, uint32_t chunk, uint32_t generation, int *ret_fd,
-    struct gpu_error *error) _must_check_;
+int executor_export(struct executor *executor, uint32_t chunk, uint32_t generation,
+    struct gpu_shareable *ret, struct gpu_error *error) _must_check_;
 
 /*
  * Exports a chunk ahead of its next grant, so that this one finds the fd ready. At most

@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 #include "daemon/executor.h"
+#include "daemon/slabs.h"
 
 /* Looks at one device that can be on their way at once; a core has one or two. */
 #define OBSERVES 16
@@ -52,6 +53,7 @@ struct chain {
 struct worker {
     struct executor *executor;
     const struct gpu_device *device;
+    struct slabs *slabs; /* NULL: the driver makes the chunks. Set before the first job */
     pthread_t thread;
     bool started, stop;
     pthread_mutex_t mutex;
@@ -82,6 +84,10 @@ void executor_chain_init(struct chain *chain);
 void executor_chain_append(struct chain *chain, struct job *job);
 /* NULL when it is empty. */
 struct job *executor_chain_take(struct chain *chain);
+
+/* By whoever makes the device's chunks. */
+int executor_chunk_release(
+    const struct worker *worker, struct gpu_chunk *chunk, struct gpu_error *error);
 
 /* One device's thread; `data` is its worker. */
 void *executor_work(void *data);

@@ -30,6 +30,24 @@ static struct record *record_of(struct job *job)
     return container_of(job, struct record, job);
 }
 
+static int chunk_create(
+    const struct worker *worker, uint64_t bytes, struct gpu_chunk *ret, struct gpu_error *error)
+{
+    struct gpu *gpu = worker->executor->gpu;
+
+    return worker->slabs != NULL ? slabs_create(worker->slabs, bytes, ret, error)
+                                 : gpu->ops->chunk_create(gpu, worker->device, bytes, ret, error);
+}
+
+int executor_chunk_release(
+    const struct worker *worker, struct gpu_chunk *chunk, struct gpu_error *error)
+{
+    struct gpu *gpu = worker->executor->gpu;
+
+    return worker->slabs != NULL ? slabs_release(worker->slabs, chunk, error)
+                                 : gpu->ops->chunk_release(gpu, chunk, error);
+}
+
 static void job_run(struct worker *worker, struct job *job)
 {
     struct gpu *gpu = worker->executor->gpu;
@@ -41,11 +59,11 @@ static void job_run(struct worker *worker, struct job *job)
         uint64_t bytes = record->gpu.bytes;
 
         record->gpu = (struct gpu_chunk){0};
-        job->result = gpu->ops->chunk_create(gpu, worker->device, bytes, &record->gpu, &error);
+        job->result = chunk_create(worker, bytes, &record->gpu, &error);
         break;
     }
     case EXECUTOR_JOB_RELEASE:
-        job->result = gpu->ops->chunk_release(gpu, &record_of(job)->gpu, &error);
+        job->result = executor_chunk_release(worker, &record_of(job)->gpu, &error);
         break;
     case EXECUTOR_JOB_OBSERVE: {
         struct gpu_memory memory = {0};
@@ -148,8 +166,8 @@ static void batch_run(struct worker *worker, struct job *const *jobs, size_t cou
     for (size_t i = 0; i < count; i++)
         job_run(worker, jobs[i]);
     for (size_t i = 0; i < count && type == EXECUTOR_JOB_CREATE; i++) {
-        if (jobs[i]->result != 0)
-            continue;
+        if (jobs[i]->result != 0 || worker->slabs != NULL)
+            continue; /* a slab ends with this broker: there is nothing to keep it by */
         chunk_put(executor, jobs[i]);
         asked |= jobs[i]->sent;
     }

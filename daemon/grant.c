@@ -65,20 +65,52 @@ void grant_remove_all(struct session *session)
     list_for_each_safe(grant, &session->grants, struct grant, link) grant_remove(grant);
 }
 
-/* Exports the next chunks into `fds` and `chunks`. As many as one frame takes. */
-static int chunks_export(struct session *session, const struct grant *grant, Gmb__Chunk *chunks,
-    struct fdset *fds, char reason[LIMIT_TEXT_BYTES])
+/* What the chunks of one frame are sent as. */
+struct parcel {
+    Gmb__Chunk chunks[LIMIT_FRAME_FDS], *pointers[LIMIT_FRAME_FDS];
+    struct gpu_shareable shareables[LIMIT_FRAME_FDS]; /* fds are in `fds` */
+    size_t count;
+    struct fdset fds;
+};
+
+/* An fd that there is no room for is closed: -EMSGSIZE. */
+static int parcel_add(struct parcel *parcel, uint32_t number, uint32_t generation,
+    const struct gpu_shareable *shareable)
+{
+    size_t i = parcel->count;
+    Gmb__Chunk *chunk = parcel->pointers[i] = &parcel->chunks[i];
+    int r = 0;
+
+    gmb__chunk__init(chunk);
+    chunk->number = number;
+    chunk->generation = generation;
+    parcel->shareables[i] = *shareable;
+    if (shareable->type == GPU_HANDLE_IPC) {
+        chunk->ipc_handle.data = parcel->shareables[i].ipc_token;
+        chunk->ipc_handle.len = GPU_IPC_TOKEN_SIZE;
+    } else {
+        r = fdset_consume(&parcel->fds, shareable->fd);
+    }
+    if (r == 0)
+        parcel->count++;
+    return r;
+}
+
+/* Exports the next chunks, as many as one frame takes. */
+static int chunks_export(struct session *session, const struct grant *grant, struct parcel *parcel,
+    char reason[LIMIT_TEXT_BYTES])
 {
     struct broker *broker = session->broker;
     uint32_t count = MIN(grant->end - grant->next, (uint32_t) LIMIT_FRAME_FDS);
 
     for (uint32_t i = 0; i < count; i++) {
+        struct gpu_shareable shareable;
         struct gpu_error error = {0};
         uint32_t number, generation;
-        int fd, r = -ESTALE;
+        int r = -ESTALE;
 
         if (core_lease_chunk(broker->core, grant->lease, grant->next + i, &number, &generation))
-            r = executor_export(broker->executor, number, generation, &fd, &error);
+            r = executor_export(broker->executor, number, generation, &shareable, &error);
         /* Chunks that got their fd go out now; the others follow when there are fds again. */
         if ((r == -EMFILE || r == -ENFILE) && i > 0)
             return 0;
@@ -90,10 +122,7 @@ static int chunks_export(struct session *session, const struct grant *grant, Gmb
                 (unsigned long long) grant->lease, error.text);
             return r;
         }
-        gmb__chunk__init(&chunks[i]);
-        chunks[i].number = number;
-        chunks[i].generation = generation;
-        r = fdset_consume(fds, fd);
+        r = parcel_add(parcel, number, generation, &shareable);
         if (r < 0)
             return r;
     }
@@ -113,33 +142,31 @@ static void spares_make(struct executor *executor, const Gmb__Grant *grant)
 static int frame_send(struct session *session, struct grant *grant,
     const struct core_lease_view *lease, char reason[LIMIT_TEXT_BYTES])
 {
-    _cleanup_fdset_ struct fdset fds;
     Gmb__BrokerMessage message = GMB__BROKER_MESSAGE__INIT;
     Gmb__Grant body = GMB__GRANT__INIT;
-    Gmb__Chunk chunks[LIMIT_FRAME_FDS], *pointers[LIMIT_FRAME_FDS];
-    uint32_t first = grant->next;
+    struct parcel parcel; /* some of it is filled: most frames have few chunks */
     int r;
 
-    fds.count = 0;
-    r = chunks_export(session, grant, chunks, &fds, reason);
-    if (r < 0)
+    parcel.count = parcel.fds.count = 0;
+    r = chunks_export(session, grant, &parcel, reason);
+    if (r < 0) {
+        fdset_close(&parcel.fds);
         return r;
-    for (size_t i = 0; i < fds.count; i++)
-        pointers[i] = &chunks[i];
+    }
     body.lease = grant->lease;
-    body.first_chunk = first;
+    body.first_chunk = grant->next;
     body.total_chunks = grant->total;
     body.chunk_bytes = lease->chunk_bytes;
-    body.handle_type = GMB__HANDLE_TYPE__HANDLE_TYPE_POSIX_FD;
-    body.n_chunks = fds.count;
-    body.chunks = pointers;
+    body.handle_type = (Gmb__HandleType) session->broker->devices[lease->device].sharing;
+    body.n_chunks = parcel.count;
+    body.chunks = parcel.pointers;
     body.device.data = session->broker->devices[lease->device].uuid.bytes;
     body.device.len = UUID_BYTES;
     body.read_only = grant->read_only;
     message.id = grant->request < FRAME_BROKER_ID ? grant->request : 0;
     message.body_case = GMB__BROKER_MESSAGE__BODY_GRANT;
     message.grant = &body;
-    r = conn_try_send_consume(session->conn, &message.base, &fds);
+    r = conn_try_send_consume(session->conn, &message.base, &parcel.fds);
     if (r == -EAGAIN) {
         session->blocked = true;
         return 0;

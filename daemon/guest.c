@@ -45,6 +45,13 @@ static int guest_make(struct session *session, core_id id, const char *group, ui
     return 0;
 }
 
+bool guest_belongs(const struct session *session)
+{
+    const char *group = config_group(session->broker->config, session->client->tenant);
+
+    return group != NULL && strcmp(group, session->guest->tenant) == 0;
+}
+
 struct client *guest_get(struct session *session, uint64_t request)
 {
     struct broker *broker = session->broker;

@@ -12,6 +12,8 @@
  * request: DENIED where the tenant is in no group. Steps the core.
  */
 struct client *guest_get(struct session *session, uint64_t request);
+/* Whether it may use the group still: its tenant may have been taken out of it. */
+bool guest_belongs(const struct session *session);
 /* The session resumes: the guest of its process, if it has one, is its guest again. Steps the core.
  */
 void guest_come_back(struct session *session);

@@ -86,9 +86,13 @@ static void on_turn(evutil_socket_t fd, short what, void *data)
 static int chunk_export(void *data, uint32_t number, uint32_t generation, int *ret_fd)
 {
     const struct hosting *hosting = data;
+    struct gpu_shareable shareable;
     struct gpu_error error;
+    int r = executor_export(hosting->broker->executor, number, generation, &shareable, &error);
 
-    return executor_export(hosting->broker->executor, number, generation, ret_fd, &error);
+    if (r == 0)
+        *ret_fd = shareable.fd;
+    return r;
 }
 
 static void chunk_forgotten(void *data, uint32_t number, uint32_t generation)

@@ -81,13 +81,6 @@ static int driver_open(struct program *program)
         log_error("the driver %s has no device", gpu_driver_name(driver));
         return -ENODEV;
     }
-    for (size_t i = 0; i < program->gpu->device_count; i++) {
-        if (!program->gpu->devices[i]->vmm || !program->gpu->devices[i]->posix_fd) {
-            log_error(
-                "device %s can't share memory by file descriptor", program->gpu->devices[i]->uuid);
-            return -EOPNOTSUPP;
-        }
-    }
     return 0;
 }
 

@@ -138,6 +138,7 @@ void message_welcome(struct session *session, uint64_t id, bool resumed, struct 
         devices[i].memory_max_bytes = quota.limits.max;
         devices[i].failed = view.failed;
         devices[i].mig = broker->devices[i].mig;
+        devices[i].sharing = (Gmb__HandleType) broker->devices[i].sharing;
         pointers[i] = &devices[i];
     }
     gmb__welcome__init(&welcome);

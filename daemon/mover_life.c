@@ -79,6 +79,8 @@ static int hello_send(struct mover_control *control)
 static int process_start(struct mover_control *control)
 {
     const struct mover_start start = {
+        .name = "gmbd-mover",
+        .variable = "GMB_MOVER",
         .program = control->options.program,
         .driver = control->options.driver,
         .user = control->options.user,

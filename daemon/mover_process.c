@@ -19,11 +19,10 @@
 #include "proto/mover.pb-c.h"
 
 #define CHILD_SOCKET 3
-#define PROGRAM "gmbd-mover"
 
 extern char **environ;
 
-/* Talk between the service manager and gmbd: a mover that read it would speak for gmbd. */
+/* Talk between the service manager and gmbd: a helper that read it would speak for gmbd. */
 static bool variable_private(const char *variable)
 {
     static const char *const names[] = {"LISTEN_FDNAMES=", "LISTEN_FDS=", "LISTEN_PID=",
@@ -52,26 +51,27 @@ static char **environment_make(void)
     return result;
 }
 
-static int program_find(const char *named, char path[PATH_MAX])
+static int program_find(const struct mover_start *start, char path[PATH_MAX])
 {
-    const char *program = named != NULL ? named : secure_getenv("GMB_MOVER");
+    const char *program = start->program != NULL ? start->program : secure_getenv(start->variable);
+    size_t room = PATH_MAX - strlen(start->name) - 1;
     char *slash;
     ssize_t length;
 
     if (program != NULL)
         return snprintf(path, PATH_MAX, "%s", program) < PATH_MAX ? 0 : -ENAMETOOLONG;
-    length = readlink("/proc/self/exe", path, PATH_MAX - sizeof(PROGRAM));
+    length = readlink("/proc/self/exe", path, room);
     if (length < 0)
         return -errno;
-    if (length >= (ssize_t) (PATH_MAX - sizeof(PROGRAM)))
+    if (length >= (ssize_t) room)
         return -ENAMETOOLONG;
     path[length] = '\0';
     slash = strrchr(path, '/');
-    strcpy(slash != NULL ? slash + 1 : path, PROGRAM);
+    strcpy(slash != NULL ? slash + 1 : path, start->name);
     return 0;
 }
 
-/* Its own process group: a signal from the terminal is for gmbd, which ends its mover itself. */
+/* Its own process group: a signal from the terminal is for gmbd, which ends its helpers itself. */
 static int attributes_set(posix_spawnattr_t *attributes)
 {
     const short flags = POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP;
@@ -106,9 +106,8 @@ static bool user_stays(const struct mover_start *start)
 static int child_spawn(
     const char *path, const struct mover_start *start, int socket, pid_t *ret_pid)
 {
-    char gpu[32], user[64];
-    char *arguments[] = {
-        (char[]){PROGRAM}, (char[]){"--socket=3"}, gpu, user_stays(start) ? NULL : user, NULL};
+    char gpu[32], user[64], name[32];
+    char *arguments[] = {name, (char[]){"--socket=3"}, gpu, user_stays(start) ? NULL : user, NULL};
     _cleanup_free_ char **environment = environment_make();
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
@@ -117,7 +116,8 @@ static int child_spawn(
     if (environment == NULL)
         return -ENOMEM;
     if (snprintf(gpu, sizeof(gpu), "--gpu=%s", start->driver) >= (int) sizeof(gpu) ||
-        snprintf(user, sizeof(user), "--user=%s", start->user) >= (int) sizeof(user))
+        snprintf(user, sizeof(user), "--user=%s", start->user) >= (int) sizeof(user) ||
+        snprintf(name, sizeof(name), "%s", start->name) >= (int) sizeof(name))
         return -ENAMETOOLONG;
     r = -posix_spawn_file_actions_init(&actions);
     if (r < 0)
@@ -141,7 +141,7 @@ int mover_process_start(const struct mover_start *start, struct mover_process *r
     int pair[2], r;
     char path[PATH_MAX];
 
-    r = program_find(start->program, path);
+    r = program_find(start, path);
     if (r < 0)
         return r;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)

@@ -1,5 +1,5 @@
-/* The mover as a process: started, watched by its pidfd, ended, reaped. Nothing here blocks but
- * mover_process_end(). */
+/* A helper of the broker's (the mover, or one that holds slabs) as a process: started, watched by
+ * its pidfd, ended, reaped. Nothing here blocks but mover_process_end(). */
 #pragma once
 
 #include <sys/types.h>
@@ -16,13 +16,15 @@ struct mover_process {
 #define MOVER_PROCESS_NONE ((struct mover_process){.pidfd = -1})
 
 struct mover_start {
-    const char *program; /* NULL: $GMB_MOVER, else gmbd-mover beside this program */
-    const char *driver;  /* `cuda`, `sim` */
-    const char *user;    /* whom it becomes when it is started by root */
+    const char *name;     /* of the program: `gmbd-mover`, `gmbd-slab` */
+    const char *variable; /* of the environment, that says where it is */
+    const char *program;  /* NULL: as the variable says, else `name` beside this program */
+    const char *driver;   /* `cuda`, `sim` */
+    const char *user;     /* whom it becomes when it is started by root */
 };
 
 /*
- * Starts a mover; `*ret_socket` is our end of the connection with it. It inherits standard error,
+ * Starts it; `*ret_socket` is our end of the connection with it. It inherits standard error,
  * its end of the socket and the environment, without what is meant for this process alone.
  * -errno of the kernel; -ENOENT when there is no such program.
  */

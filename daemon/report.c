@@ -7,6 +7,7 @@
 
 #include "daemon/arena.h"
 #include "daemon/segment.h"
+#include "daemon/slab_device.h"
 #include "daemon/text.h"
 
 void report_begin(struct report *report, Gmb__ControlReply__BodyCase body)
@@ -86,6 +87,9 @@ void report_status(const struct broker *broker, struct report *report)
         device->draining = broker->hosting[i]->draining;
         device->failure = borrow(broker->devices[i].failure);
         device->mig = broker->devices[i].mig;
+        device->backend = broker->devices[i].sharing == GPU_HANDLE_IPC ? GMB__BACKEND__BACKEND_IPC
+                                                                       : GMB__BACKEND__BACKEND_VMM;
+        device->memory_losses = slab_device_losses(broker, i);
         if (broker->hosting[i]->tier != NULL) {
             struct tier_stats tier = tier_stats(broker->hosting[i]->tier);
 

@@ -3,22 +3,11 @@
 
 #include "daemon/report.h"
 #include "daemon/segment.h"
-#include "daemon/segment_request.h"
 
 _Static_assert((int) SEGMENT_ASKED == GMB__SEGMENT_STATE__SEGMENT_STATE_ASKED &&
                    (int) SEGMENT_SEALED == GMB__SEGMENT_STATE__SEGMENT_STATE_SEALED &&
                    (int) SEGMENT_REMOVED == GMB__SEGMENT_STATE__SEGMENT_STATE_REMOVED,
     "states have one number everywhere");
-
-static uint32_t waiting_count(const struct segment *segment)
-{
-    uint32_t count = 0;
-
-    list_for_each(waiter, &segment->space->waiters, struct segment_waiter, link) count +=
-        segment->state != SEGMENT_REMOVED && waiter->device == segment->device &&
-        strcmp(waiter->name, segment->name) == 0;
-    return count;
-}
 
 static uint64_t since(uint64_t now_ns, uint64_t then_ns, uint64_t never)
 {
@@ -45,7 +34,7 @@ static void segment_fill_status(const struct broker *broker, const struct segmen
     status->bytes = lease.chunks * lease.chunk_bytes;
     status->size_bytes = segment->size_bytes;
     status->readers = segment->readers;
-    status->waiting = waiting_count(segment);
+    status->waiting = segment->waiter_count;
     status->age_ns = sub_saturate(now_ns, segment->asked_ns);
     status->idle_ns = since(now_ns, segment->idle_ns, 0);
     status->verified_ns = since(now_ns, segment->verified_ns, UINT64_MAX);

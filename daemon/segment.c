@@ -69,6 +69,8 @@ void segment_set_state(struct segment *segment, enum segment_state state)
 {
     assert(segment_state_legal(segment->state, state));
     segment->state = state;
+    if (state == SEGMENT_SEALED || state == SEGMENT_DEMOTED || state >= SEGMENT_QUARANTINED)
+        segment_waiters_wake(segment);
     segments_note(segment->space->broker, segment->space->tenant);
 }
 
@@ -85,7 +87,7 @@ struct segment_space *segment_space_get(struct broker *broker, uint32_t tenant)
         return NULL;
     list_init(&(*space)->noted_link);
     list_init(&(*space)->segments);
-    list_init(&(*space)->waiters);
+    list_init(&(*space)->unserved);
     (*space)->broker = broker;
     (*space)->tenant = tenant;
     return *space;
@@ -116,17 +118,26 @@ struct segment *segment_of_lease(const struct broker *broker, uint32_t tenant, c
     return NULL;
 }
 
-static void segment_free(struct segment *segment)
+/* No mover is kept for it any more. */
+static void sums_drop(struct segment *segment)
 {
     struct hosting *hosting = segment->space->broker->hosting[segment->device];
 
-    segment_store_give(segment);
     hosting->segment_count -= segment->summed;
+    segment->summed = false;
     hosting_mover_spare(hosting);
+    free(segment->sums);
+    segment->sums = NULL;
+}
+
+void segment_free(struct segment *segment)
+{
+    segment_waiters_wake(segment);
+    segment_store_give(segment);
+    sums_drop(segment);
     list_remove(&segment->link);
     list_remove(&segment->all_link);
     segment->space->count--;
-    free(segment->sums);
     free(segment);
 }
 
@@ -160,6 +171,7 @@ struct segment *segment_new(
     segment->asked_ns = clock_now(space->broker->clock);
     segment->idle_ns = segment->verified_ns = segment->verify_ns = CLOCK_NEVER;
     (void) snprintf(segment->name, sizeof(segment->name), "%s", name);
+    list_init(&segment->waiters);
     list_init(&segment->link);
     list_init(&segment->all_link);
     list_append(&space->segments, &segment->link);
@@ -362,8 +374,8 @@ static void filling_look(struct segment *segment)
         if (segment_walk_start(segment, SEGMENT_WALK_RESTORE))
             return;
     }
-    segment_set_state(segment, SEGMENT_DEMOTED);
     segment_waiters_refuse(segment, &segment->refusal);
+    segment_set_state(segment, SEGMENT_DEMOTED);
 }
 
 static void sealed_look(struct segment *segment, uint64_t now_ns)
@@ -404,8 +416,11 @@ static void segment_look(struct segment *segment, uint64_t now_ns)
         return;
     case SEGMENT_WRITING:
     case SEGMENT_SEALING:
-        if (!held)
-            segment_remove(segment);
+        if (held)
+            return;
+        if (segment->state == SEGMENT_SEALING)
+            segment_seal_abandon(segment);
+        segment_remove(segment);
         return;
     case SEGMENT_SEALED:
     case SEGMENT_DEMOTED:
@@ -421,7 +436,8 @@ static void segment_look(struct segment *segment, uint64_t now_ns)
         if (held && segment->readers == 0 && segment->walk.jobs == 0) {
             segment_store_give(segment);
             steward_release(segment);
-            (void) holders_look(segment);
+            if (!holders_look(segment))
+                sums_drop(segment);
         }
         return;
     case SEGMENT_REMOVED:
@@ -457,7 +473,7 @@ static void space_look(struct segment_space *space)
     list_for_each_safe(segment, &space->segments, struct segment, link)
         segment_look(segment, now_ns);
     segment_waiters_serve(space);
-    if (list_empty(&space->segments) && list_empty(&space->waiters))
+    if (list_empty(&space->segments) && space->waiter_count == 0)
         space_end(space);
 }
 
@@ -506,6 +522,17 @@ void segments_settle(struct broker *broker)
 void segments_at(struct segments *segments, uint64_t at_ns)
 {
     segments->due_ns = MIN(segments->due_ns, at_ns);
+}
+
+void segments_reload(struct broker *broker)
+{
+    list_for_each(segment, &broker->segments->all, struct segment, all_link)
+    {
+        if (segment->sums != NULL)
+            segment->verify_ns =
+                add_saturate(segment->verified_ns, broker->config->segment_verify_ns);
+        segments_note(broker, segment->space->tenant);
+    }
 }
 
 /* Deadlines of who waits; and all segments, of which some may be due. */

@@ -75,9 +75,9 @@ struct segment_space {
     uint32_t tenant;      /* the core's index of the tenant or share group */
     struct list segments; /* struct segment.link */
     uint32_t count;
-    struct list waiters; /* struct segment_waiter.link, in the order in which they came */
-    uint32_t waiter_count;
-    core_id steward; /* 0: none */
+    struct list unserved;  /* struct segment_waiter.link: to be looked at, in their order */
+    uint32_t waiter_count; /* these, and those of its segments */
+    core_id steward;       /* 0: none */
 };
 
 struct segment {
@@ -107,7 +107,9 @@ struct segment {
     struct core_action refusal;
     uint32_t beneficiary; /* DEMOTING: index of the tenant, UINT32_MAX an operator */
     bool counted;         /* … in the device's bytes that are coming */
-    uint32_t readers;     /* holders but the steward */
+    struct list waiters;  /* struct segment_waiter.link: until its state says more */
+    uint32_t waiter_count;
+    uint32_t readers; /* holders but the steward */
     uint64_t asked_ns, idle_ns,
         verified_ns;    /* idle: since; CLOCK_NEVER: it isn't, or wasn't ever */
     uint64_t verify_ns; /* when the next look at its checksums is due */
@@ -152,6 +154,8 @@ struct segment *segment_of_lease(const struct broker *broker, uint32_t tenant, c
 struct segment *segment_new(
     struct segment_space *space, uint32_t device, const char *name, uint64_t size_bytes);
 void segment_set_state(struct segment *segment, enum segment_state state);
+/* Nothing refers to it any more: no lease, no job. Who waited for it is to be looked at anew. */
+void segment_free(struct segment *segment);
 /* The core has granted its lease. */
 void segment_bind(struct segment *segment, core_id lease);
 
@@ -168,5 +172,7 @@ void segment_remove(struct segment *segment);
 void segment_quarantine(struct segment *segment, const char *text);
 /* Memory for a DEMOTED one is asked for, until `wait_ns` from now. */
 void segment_fill(struct segment *segment, uint64_t wait_ns);
+/* The configuration is another one: so are the times that it sets. */
+void segments_reload(struct broker *broker);
 /* When something is due of it, besides what is noted. */
 void segments_at(struct segments *segments, uint64_t at_ns);

@@ -60,12 +60,35 @@ static const char *tenant_name(const struct segment_space *space, struct core_te
 
 /* ------------------------------------------------------------------ waiters */
 
+/* Into this list, behind the others: of that segment, or of no segment. */
+static void waiter_place(struct segment_waiter *waiter, struct segment *segment, struct list *list)
+{
+    list_remove(&waiter->link);
+    if (waiter->segment != NULL)
+        waiter->segment->waiter_count--;
+    waiter->segment = segment;
+    if (segment != NULL)
+        segment->waiter_count++;
+    if (list != NULL)
+        list_append(list, &waiter->link);
+}
+
+void segment_waiters_wake(struct segment *segment)
+{
+    struct segment_waiter *waiter;
+
+    if (!list_empty(&segment->waiters))
+        segments_note(segment->space->broker, segment->space->tenant);
+    while ((waiter = list_first(&segment->waiters, struct segment_waiter, link)) != NULL)
+        waiter_place(waiter, NULL, &segment->space->unserved);
+}
+
 struct segment_waiter *segment_waiter_free(struct segment_waiter *waiter)
 {
     if (waiter == NULL)
         return NULL;
     heap_remove(&waiter->space->broker->segments->deadlines, &waiter->deadline);
-    list_remove(&waiter->link);
+    waiter_place(waiter, NULL, NULL);
     waiter->space->waiter_count--;
     segments_note(waiter->space->broker, waiter->space->tenant);
     free(waiter);
@@ -93,7 +116,7 @@ static struct segment_waiter *waiter_new(
     waiter->wait_ns = MIN(body->wait_ns, LIMIT_WAIT_NS);
     (void) snprintf(waiter->name, sizeof(waiter->name), "%s", body->name);
     list_init(&waiter->link);
-    list_append(&space->waiters, &waiter->link);
+    waiter_place(waiter, NULL, &space->unserved);
     space->waiter_count++;
     heap_push(&segments->deadlines, &waiter->deadline,
         add_saturate(clock_now(session->broker->clock), waiter->wait_ns));
@@ -141,16 +164,13 @@ void segment_waiters_expire(struct segments *segments, uint64_t now_ns)
     }
 }
 
-static bool waits_for(const struct segment_waiter *waiter, const struct segment *segment)
-{
-    return waiter->device == segment->device && strcmp(waiter->name, segment->name) == 0;
-}
-
 void segment_waiters_refuse(struct segment *segment, const struct core_action *refusal)
 {
-    list_for_each_safe(waiter, &segment->space->waiters, struct segment_waiter, link)
+    uint64_t now_ns = clock_now(segment->space->broker->clock);
+
+    list_for_each_safe(waiter, &segment->waiters, struct segment_waiter, link)
     {
-        if (waits_for(waiter, segment))
+        if (refusal->refuse.status != GMB_STATUS_TIMED_OUT || waiter->deadline.key <= now_ns)
             waiter_refuse(waiter, refusal->refuse.status, refusal->refuse.limit,
                 refusal->refuse.available_bytes, refusal->refuse.text);
     }
@@ -158,12 +178,7 @@ void segment_waiters_refuse(struct segment *segment, const struct core_action *r
 
 bool segment_awaited(const struct segment *segment)
 {
-    list_for_each(waiter, &segment->space->waiters, struct segment_waiter, link)
-    {
-        if (segment->state != SEGMENT_REMOVED && waits_for(waiter, segment))
-            return true;
-    }
-    return false;
+    return !list_empty(&segment->waiters) || !list_empty(&segment->space->unserved);
 }
 
 /* ------------------------------------------------------------------ what becomes of one */
@@ -198,6 +213,9 @@ static void waiter_write(struct segment_waiter *waiter)
     segment->request = waiter->id;
     request->waiter = segment_waiter_free(request->waiter);
     broker_step(broker, &event);
+    /* Refused at once: the next one finds its name free. */
+    if (segment->state == SEGMENT_ASKED && request_find(session, event.request) == NULL)
+        segment_free(segment);
 }
 
 /* It becomes a reader; what refuses is the core's to say. */
@@ -279,12 +297,26 @@ static bool waiter_quarantined(struct segment_waiter *waiter, struct segment *se
     return true;
 }
 
+/* Its tenant was taken out of the group while it waited. True after an answer. */
+static bool waiter_expelled(struct segment_waiter *waiter)
+{
+    const struct session *session = waiter->session;
+
+    if (waiter->client == session->client->id || guest_belongs(session))
+        return false;
+    waiter_refuse(waiter, GMB_STATUS_DENIED, GMB_LIMIT_PERMISSION, 0,
+        "the tenant is in this share group no longer");
+    return true;
+}
+
 /* What can be done for it now; it may be gone afterwards. */
 static void waiter_serve(struct segment_waiter *waiter)
 {
-    const struct broker *broker = waiter->space->broker;
+    uint64_t now_ns = clock_now(waiter->space->broker->clock);
     struct segment *segment = segment_named(waiter->space, waiter->device, waiter->name);
 
+    if (waiter_expelled(waiter))
+        return;
     if (segment != NULL && segment->state == SEGMENT_QUARANTINED) {
         if (waiter_quarantined(waiter, segment))
             return;
@@ -306,15 +338,18 @@ static void waiter_serve(struct segment_waiter *waiter)
     }
     if (segment->state == SEGMENT_DEMOTING)
         segment_walk_stop(segment);
+    waiter_place(waiter, segment, &segment->waiters);
     if (waiter->wait_ns == 0)
         waiter_time_over(waiter, GMB_STATUS_EXHAUSTED);
+    else if (waiter->deadline.key <= now_ns)
+        waiter_time_over(waiter, GMB_STATUS_TIMED_OUT);
     else if (segment->state == SEGMENT_DEMOTED)
-        segment_fill(segment, sub_saturate(waiter->deadline.key, clock_now(broker->clock)));
+        segment_fill(segment, waiter->deadline.key - now_ns);
 }
 
 static void waiters_serve(struct segment_space *space, bool create)
 {
-    list_for_each_safe(waiter, &space->waiters, struct segment_waiter, link)
+    list_for_each_safe(waiter, &space->unserved, struct segment_waiter, link)
     {
         if (waiter->session->state == SESSION_ACTIVE && (waiter->bytes > 0) == create)
             waiter_serve(waiter);
@@ -417,12 +452,32 @@ bool segment_cancel_take(struct session *session, const Gmb__ClientMessage *mess
 
 /* ------------------------------------------------------------------ sealing */
 
+/* Ends the request that asked for it: the session to answer; NULL when nobody is there. */
+static struct session *seal_asker(const struct segment *segment)
+{
+    const struct client *client = client_find(segment->space->broker, segment->writer);
+    struct session *session = client != NULL ? client->session : NULL;
+    struct request *request = session != NULL ? request_find(session, segment->request) : NULL;
+
+    if (request == NULL || request->type != REQUEST_SEAL)
+        return NULL;
+    request_remove(session, request);
+    return session;
+}
+
+void segment_seal_abandon(struct segment *segment)
+{
+    struct session *session = seal_asker(segment);
+
+    if (session != NULL)
+        message_refuse_plainly(session, segment->request, GMB_STATUS_CANCELLED,
+            "the segment was given back before it was sealed");
+}
+
 void segment_seal_answer(struct segment *segment, int error, const char *text)
 {
     struct broker *broker = segment->space->broker;
-    const struct client *client = client_find(broker, segment->writer);
-    struct session *session = client != NULL ? client->session : NULL;
-    struct request *request = session != NULL ? request_find(session, segment->request) : NULL;
+    struct session *session = seal_asker(segment);
     const struct core_action *refusal = &broker->segments->refusal;
     uint64_t now_ns = clock_now(broker->clock);
     bool sealed = error == 0 && segment_steward_attach(segment);
@@ -439,9 +494,8 @@ void segment_seal_answer(struct segment *segment, int error, const char *text)
         free(segment->sums);
         segment->sums = NULL;
     }
-    if (request == NULL || request->type != REQUEST_SEAL)
+    if (session == NULL)
         return;
-    request_remove(session, request);
     if (sealed)
         message_done(session, segment->request);
     else if (error == 0)

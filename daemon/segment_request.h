@@ -10,9 +10,10 @@
 
 /* A SegmentRequest that the core hasn't got yet. It belongs to its session's request. */
 struct segment_waiter {
-    struct list link; /* space.waiters */
+    struct list link; /* space.unserved, or segment.waiters */
     struct heap_node deadline;
     struct segment_space *space;
+    struct segment *segment; /* that it waits for; NULL: it is to be looked at */
     struct session *session;
     uint64_t id;    /* of the request */
     core_id client; /* for whom: the session's client, or its guest in the group */
@@ -38,14 +39,19 @@ bool segment_read_only(const struct session *session, core_id lease);
 core_id segment_holder(const struct session *session, core_id lease);
 /* The sealing has ended: for -errno `text` says why. */
 void segment_seal_answer(struct segment *segment, int error, const char *text);
+/* … as its writer has let go of it. */
+void segment_seal_abandon(struct segment *segment);
 
 /* Accepts NULL, returns NULL. */
 struct segment_waiter *segment_waiter_free(struct segment_waiter *waiter);
 /* Looks what can be done for those who wait. Steps the core. */
 void segment_waiters_serve(struct segment_space *space);
-/* Ends the wait of those who waited for that one, as the core refused its memory. */
+/* Those who wait for that one are to be looked at: something has become of it, or it goes. */
+void segment_waiters_wake(struct segment *segment);
+/* Ends the wait of those who wait for that one, as the core refused its memory; for lack of time,
+ * of those whose time is over. */
 void segment_waiters_refuse(struct segment *segment, const struct core_action *refusal);
 /* Ends the wait of those whose time is over. */
 void segment_waiters_expire(struct segments *segments, uint64_t now_ns);
-/* Whether anybody waits for the segment. */
+/* Whether anybody waits for the segment, or may, as who waits hasn't been looked at yet. */
 bool segment_awaited(const struct segment *segment);

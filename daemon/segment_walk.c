@@ -149,11 +149,11 @@ static void restore_end(struct segment *segment, const struct segment_walk *walk
         segment_set_state(segment, SEGMENT_SEALED);
         return;
     }
-    segment_set_state(segment, SEGMENT_DEMOTED);
     chunks_return(segment);
     (void) snprintf(refusal.refuse.text, sizeof(refusal.refuse.text),
         "segment %s can't be brought back: %.150s", segment->name, walk->text);
     segment_waiters_refuse(segment, &refusal);
+    segment_set_state(segment, SEGMENT_DEMOTED);
 }
 
 /* All jobs are answered. */

@@ -1,4 +1,4 @@
-/* Inside of the VMM backend: what its files share. Only files of this folder include it. */
+/* Inside of the two backends: what their files share. Only files of this folder include it. */
 #pragma once
 
 #include "gpu/driver_text.h"
@@ -9,6 +9,7 @@ struct vmm_device {
     struct gpu_device base;
     CUdevice ordinal;
     nvmlDevice_t nvml; /* NULL in a client */
+    CUcontext context; /* the primary one, once it was retained; atomic */
 };
 
 struct vmm_gpu {
@@ -31,8 +32,16 @@ static inline const struct vmm_device *vmm_from_device(const struct gpu_device *
     return container_of(device, const struct vmm_device, base);
 }
 
+/* ipc.c */
+extern const struct gpu_ops ipc_ops;
+
 /* vmm.c */
 extern const struct gpu_ops vmm_ops;
+int vmm_context_retain(struct gpu *gpu, const struct gpu_device *device,
+    struct CUctx_st **ret_context, struct gpu_error *error);
+int vmm_context_release(struct gpu *gpu, const struct gpu_device *device, struct gpu_error *error);
+int vmm_context_synchronize(struct gpu *gpu, struct CUctx_st *context, struct gpu_error *error);
+void vmm_close(struct gpu *gpu);
 /* The properties with which every chunk of the device is created. */
 CUmemAllocationProp vmm_chunk_properties(const struct vmm_device *device);
 

@@ -42,13 +42,14 @@ static int capabilities_read(
     return r;
 }
 
-/* Without VMM there is no granularity to ask for; it stays 0. */
+/* Without VMM there is none to ask for: slabs have theirs. */
 static int granularity_read(struct vmm_gpu *gpu, struct vmm_device *device, struct gpu_error *error)
 {
     CUmemAllocationProp properties = vmm_chunk_properties(device);
     size_t granularity = 0;
     int r;
 
+    device->base.granularity_bytes = GPU_SLAB_BYTES;
     if (!device->base.vmm)
         return 0;
     r = cuda_result_check(&gpu->cuda,

@@ -32,6 +32,18 @@ const char *gpu_handle_type_name(enum gpu_handle_type type)
     return (unsigned) type < GPU_HANDLE_MAX ? handle_type_names[type] : "unknown";
 }
 
+enum gpu_handle_type gpu_device_sharing(const struct gpu_device *device)
+{
+    return device->vmm && device->posix_fd ? GPU_HANDLE_POSIX_FD : GPU_HANDLE_IPC;
+}
+
+/* Both are powers of two. */
+uint64_t gpu_device_granularity(const struct gpu_device *device, enum gpu_handle_type type)
+{
+    return type == GPU_HANDLE_IPC ? MAX(device->granularity_bytes, GPU_SLAB_BYTES)
+                                  : device->granularity_bytes;
+}
+
 int gpu_driver_parse(const char *name, enum gpu_driver *ret_driver)
 {
     for (unsigned i = 0; i < GPU_DRIVER_MAX; i++) {
@@ -93,7 +105,7 @@ int gpu_open(enum gpu_driver driver, enum gpu_role role, struct gpu **ret, struc
     owned = &gpu->base;
     gpu->base.ops = &vmm_ops;
     gpu->base.driver = driver;
-    gpu->base.handle_type = GPU_HANDLE_POSIX_FD;
+    gpu->base.ipc = &ipc_ops;
     r = cuda_load(driver, &gpu->cuda, error);
     if (r < 0)
         return r;

@@ -2,12 +2,15 @@
  * The seam to the GPU: what broker, mover and client ask of a driver, and nothing else of it.
  *
  * A `struct gpu` is one opened driver with the devices that this process sees. It is used through
- * its vtable, so that a second way to share memory (whole slabs over legacy CUDA IPC) and a test's
- * double fit in the same place. Devices are known by UUID; ordinals never leave the module.
+ * its vtables, so that a test's double fits in the same place: one for virtual memory, whose chunks
+ * are exported as fds, and one for legacy CUDA IPC, whose chunks are whole slabs of cuMemAlloc and
+ * travel as 64-byte tokens. Devices are known by UUID; ordinals never leave the module.
  *
  * Two roles. The broker creates, exports, imports and releases chunks and asks NVML for free
  * memory: none of that creates a CUDA context, so that no device memory is spent on one and no
- * sticky error (700, 719) can reach it. Mover and client retain a context and map chunks.
+ * sticky error (700, 719) can reach it. Mover and client retain a context and map chunks. Slabs
+ * belong to the context of the process that made them: that is neither broker nor client, but one
+ * that has no other task (daemon/slab).
  *
  * Errors: base/error.h. Negative errno with `error` (may be NULL) filled; the one positive outcome
  * is GPU_NO_MEMORY. After -EIO the process's CUDA state is poisoned: it must end.
@@ -64,7 +67,8 @@ struct gpu_device {
     char uuid[GPU_UUID_SIZE];
     char name[GPU_NAME_SIZE];
     uint64_t total_bytes;       /* of the device as CUDA counts it */
-    uint64_t granularity_bytes; /* chunk sizes and mapped addresses are multiples of it */
+    uint64_t granularity_bytes; /* chunk sizes and mapped addresses are multiples of it; the
+                                   addresses of slabs are the driver's choice */
     bool vmm;                   /* attribute 102 */
     bool posix_fd;              /* attribute 103: chunks can be exported as fds */
     bool rdma;                  /* attribute 110: chunks are created RDMA capable */
@@ -90,6 +94,10 @@ struct gpu_chunk {
     uint64_t handle;
     uint64_t bytes;
 };
+
+/* The smallest slab, and what all are multiples of: the block that cuMemAlloc cuts into pieces. So
+ * no slab shares one with another, which whoever opens the slab would map, too. */
+#define GPU_SLAB_BYTES (UINT64_C(2) << 20)
 
 /* What a chunk is sent as. Owns `fd` under POSIX_FD; −1 under IPC. */
 struct gpu_shareable {
@@ -119,6 +127,9 @@ struct gpu_ops {
      * bytes have whatever content the last owner left if the driver doesn't scrub. GPU_NO_MEMORY
      * when the device has no room. The memory stays until every reference, mapping and exported
      * fd, in every process, is gone.
+     * Under IPC: needs the device's context to be retained, and blocks until the bytes are zero.
+     * The slab lives as long as this reference: whether a mapping keeps its memory beyond that,
+     * and beyond the death of this process, CUDA leaves undefined.
      */
     int (*chunk_create)(struct gpu *gpu, const struct gpu_device *device, uint64_t bytes,
         struct gpu_chunk *ret, struct gpu_error *error);
@@ -136,7 +147,7 @@ struct gpu_ops {
      * A new reference to an exported chunk. `shareable` stays the caller's: its fd may be closed
      * at once afterwards. No driver call tells the size: `bytes` must be what the exporter said.
      * -EINVAL when the fd is no device memory, -ENODEV when its device isn't visible here.
-     * Under IPC it needs the retained context to be current and fails in the exporting process.
+     * Under IPC no driver is asked: what it says of the token, chunk_map says.
      */
     int (*chunk_import_borrow)(struct gpu *gpu, const struct gpu_device *device,
         const struct gpu_shareable *shareable, uint64_t bytes, struct gpu_chunk *ret,
@@ -163,7 +174,7 @@ struct gpu_ops {
 
     /*
      * Reserves address space, no memory. `bytes` > 0 and `align` (0 or a power of two): multiples
-     * of the granularity. -EOPNOTSUPP under IPC, where the driver places slabs.
+     * of the granularity. -EOPNOTSUPP under IPC, as range_free: there the driver places slabs.
      */
     int (*range_reserve)(struct gpu *gpu, uint64_t bytes, uint64_t align, uint64_t *ret_address,
         struct gpu_error *error);
@@ -172,22 +183,26 @@ struct gpu_ops {
 
     /*
      * Maps the whole chunk at `address`, inside a reserved range and free there, without access.
-     * The mapping is a reference of its own: the chunk may be released afterwards. Under IPC
-     * `address` must be 0. `*ret_address` (may be NULL) is where it came to lie.
+     * The mapping is a reference of its own: the chunk may be released afterwards. `*ret_address`
+     * (may be NULL) is where it came to lie.
+     * Under IPC only imported chunks are mapped, readable and writable at once, at `address` 0:
+     * where the driver likes. -ENXIO in the process that made the slab; -EINVAL where the token
+     * opens nothing (any more). A slab that is mapped twice lies at one address.
      */
     int (*chunk_map)(struct gpu *gpu, const struct gpu_chunk *chunk, uint64_t address,
         uint64_t *ret_address, struct gpu_error *error);
 
     /*
      * Sets what `device` may do in a contiguous span of whole mappings, in one call. No boundary
-     * against the owner of the process, who can set it anew.
+     * against the owner of the process, who can set it anew. Under IPC there is READ_WRITE alone:
+     * -EOPNOTSUPP.
      */
     int (*span_set_access)(struct gpu *gpu, const struct gpu_device *device, uint64_t address,
         uint64_t bytes, enum gpu_access access, struct gpu_error *error);
 
     /*
      * Unmaps a contiguous span of whole mappings. Does NOT wait for work that uses them:
-     * synchronise before, or the context dies of error 700.
+     * synchronise before, or the context dies of error 700. Under IPC one slab, by its address.
      */
     int (*span_unmap)(struct gpu *gpu, uint64_t address, uint64_t bytes, struct gpu_error *error);
 
@@ -196,10 +211,11 @@ struct gpu_ops {
 };
 
 struct gpu {
-    const struct gpu_ops *ops;
+    const struct gpu_ops *ops; /* chunks of virtual memory … */
+    const struct gpu_ops *ipc; /* … and slabs; NULL in a double that has none. What isn't of chunks
+                                  (memory_info, processes, context_*) is the same in both */
     enum gpu_driver driver;
-    enum gpu_handle_type handle_type; /* of this backend's chunks */
-    int driver_version;               /* 1000 × major + 10 × minor */
+    int driver_version; /* 1000 × major + 10 × minor */
     /* The functions themselves, for programs that copy, fill and launch; NULL in a double. */
     const struct cuda_api *cuda;
     size_t device_count;
@@ -227,6 +243,16 @@ static inline void gpu_close_ptr(struct gpu **gpu)
  * or `MIG-`: a process without NVML can't tell the two kinds apart.
  */
 const struct gpu_device *gpu_device_find(const struct gpu *gpu, const char *uuid);
+
+/* How the device's memory can be shared: IPC where attribute 102 or 103 is absent. */
+enum gpu_handle_type gpu_device_sharing(const struct gpu_device *device);
+/* What sizes of chunks that travel so are multiples of. */
+uint64_t gpu_device_granularity(const struct gpu_device *device, enum gpu_handle_type type);
+/* The calls for chunks that travel so; NULL where there are none. */
+static inline const struct gpu_ops *gpu_ops_for(const struct gpu *gpu, enum gpu_handle_type type)
+{
+    return type == GPU_HANDLE_IPC ? gpu->ipc : gpu->ops;
+}
 
 /* `cuda`, `sim`; `posix-fd`, `ipc`. Never NULL; "unknown" outside the enum. */
 const char *gpu_driver_name(enum gpu_driver driver);

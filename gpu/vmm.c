@@ -103,18 +103,23 @@ static int vmm_chunk_release(struct gpu *base, struct gpu_chunk *chunk, struct g
     return r;
 }
 
-static int vmm_context_retain(struct gpu *base, const struct gpu_device *device,
+int vmm_context_retain(struct gpu *base, const struct gpu_device *device,
     struct CUctx_st **ret_context, struct gpu_error *error)
 {
-    const struct cuda_api *cuda = &vmm_from_gpu(base)->cuda;
-
-    return cuda_result_check(cuda,
-        cuda->primary_ctx_retain(ret_context, vmm_from_device(device)->ordinal),
+    struct vmm_gpu *gpu = vmm_from_gpu(base);
+    struct vmm_device *owned = &gpu->devices[vmm_from_device(device) - gpu->devices];
+    CUcontext context;
+    int r = cuda_result_check(&gpu->cuda, gpu->cuda.primary_ctx_retain(&context, owned->ordinal),
         "cuDevicePrimaryCtxRetain", error);
+
+    if (r < 0)
+        return r;
+    __atomic_store_n(&owned->context, context, __ATOMIC_RELEASE);
+    *ret_context = context;
+    return 0;
 }
 
-static int vmm_context_release(
-    struct gpu *base, const struct gpu_device *device, struct gpu_error *error)
+int vmm_context_release(struct gpu *base, const struct gpu_device *device, struct gpu_error *error)
 {
     const struct cuda_api *cuda = &vmm_from_gpu(base)->cuda;
 
@@ -122,8 +127,7 @@ static int vmm_context_release(
         "cuDevicePrimaryCtxRelease_v2", error);
 }
 
-static int vmm_context_synchronize(
-    struct gpu *base, struct CUctx_st *context, struct gpu_error *error)
+int vmm_context_synchronize(struct gpu *base, struct CUctx_st *context, struct gpu_error *error)
 {
     const struct cuda_api *cuda = &vmm_from_gpu(base)->cuda;
     CUcontext popped;
@@ -202,7 +206,7 @@ static int vmm_span_unmap(
     return cuda_result_check(cuda, cuda->mem_unmap(address, bytes), "cuMemUnmap", error);
 }
 
-static void vmm_close(struct gpu *base)
+void vmm_close(struct gpu *base)
 {
     struct vmm_gpu *gpu = vmm_from_gpu(base);
 

@@ -102,6 +102,12 @@ static bool grant_valid(const Gmb__Grant *grant)
 
     if (grant->n_chunks == 0 || grant->chunk_bytes == 0 || grant->lease == 0)
         return false;
+    for (size_t i = 0; i < grant->n_chunks; i++) {
+        bool ipc = grant->handle_type == GMB__HANDLE_TYPE__HANDLE_TYPE_IPC;
+
+        if (grant->chunks[i]->ipc_handle.len != (ipc ? FRAME_IPC_HANDLE_BYTES : 0))
+            return false;
+    }
     if (__builtin_add_overflow(grant->first_chunk, (uint32_t) grant->n_chunks, &end))
         return false;
     return end <= grant->total_chunks && grant->total_chunks <= LIMIT_LEASE_CHUNKS;
@@ -202,7 +208,10 @@ size_t frame_broker_fds(const Gmb__BrokerMessage *message)
     if (message->body_case == GMB__BROKER_MESSAGE__BODY_WELCOME ||
         message->body_case == GMB__BROKER_MESSAGE__BODY_PRESSURE_WATCHING)
         return 1;
-    return message->body_case == GMB__BROKER_MESSAGE__BODY_GRANT ? message->grant->n_chunks : 0;
+    if (message->body_case != GMB__BROKER_MESSAGE__BODY_GRANT ||
+        message->grant->handle_type == GMB__HANDLE_TYPE__HANDLE_TYPE_IPC)
+        return 0;
+    return message->grant->n_chunks;
 }
 
 size_t frame_mover_fds(const Gmb__MoverMessage *message)

@@ -18,6 +18,9 @@
 /* Request ids from here on are the broker's own: no client's reaches them. */
 #define FRAME_BROKER_ID (UINT64_C(1) << 63)
 
+/* What HANDLE_TYPE_IPC sends instead of an fd. */
+#define FRAME_IPC_HANDLE_BYTES 64
+
 struct frame {
     size_t size;
     uint8_t bytes[LIMIT_FRAME_BYTES];

@@ -11,6 +11,7 @@
 #include "base/limits.h"
 #include "base/macro.h"
 #include "base/uuid.h"
+#include "proto/frame.h"
 
 /* ControlReply → PressurePage → TenantPressure → TenantDevicePressure → Stall. */
 #define WIRE_DEPTH_MAX 5
@@ -37,6 +38,12 @@ static size_t string_bound(const ProtobufCFieldDescriptor *field)
             return LIMIT_TEXT_BYTES;
     }
     return LIMIT_NAME_BYTES;
+}
+
+/* All bytes are UUIDs, but for one kind. */
+static size_t bytes_size(const ProtobufCFieldDescriptor *field)
+{
+    return strcmp(field->name, "ipc_handle") == 0 ? FRAME_IPC_HANDLE_BYTES : UUID_BYTES;
 }
 
 static size_t repeat_bound(const ProtobufCFieldDescriptor *field)
@@ -163,7 +170,7 @@ static int payload_check(
     case PROTOBUF_C_TYPE_STRING:
         return size <= string_bound(field) && text_valid(payload, size) ? 0 : -EBADMSG;
     case PROTOBUF_C_TYPE_BYTES:
-        return size == 0 || size == UUID_BYTES ? 0 : -EBADMSG;
+        return size == 0 || size == bytes_size(field) ? 0 : -EBADMSG;
     case PROTOBUF_C_TYPE_MESSAGE:
         return message_check(
             field->descriptor, (struct wire){.at = payload, .end = payload + size}, depth + 1);

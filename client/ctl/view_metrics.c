@@ -94,6 +94,12 @@ static void devices_print(const struct view *view, const Gmb__Status *status)
         (void) fprintf(view->to, "gmbd_device_healthy{device=\"%s\"} %d\n",
             device_label(uuid, &status->devices[i]->uuid, status->devices[i]->mig),
             status->devices[i]->healthy);
+    family(view, "gmbd_device_memory_losses_total", "counter",
+        "How often all that was leased there was lost with the process that held it.");
+    for (size_t i = 0; i < status->n_devices; i++)
+        (void) fprintf(view->to, "gmbd_device_memory_losses_total{device=\"%s\"} %" PRIu64 "\n",
+            device_label(uuid, &status->devices[i]->uuid, status->devices[i]->mig),
+            status->devices[i]->memory_losses);
 }
 
 /* ------------------------------------------------------------------ tenants */

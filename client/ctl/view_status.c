@@ -9,8 +9,9 @@
 #include "client/ctl/terminal.h"
 #include "client/ctl/view.h"
 
-static const char *const device_headings[] = {"<DEVICE", "<NAME", "TOTAL", "?RESERVE", "LEASED",
-    "CACHED", "?CLEAN", "?RELEASING", "?ORPHANED", "?OTHERS", "FREE", "?TIER", "?DISK", "<STATE"};
+static const char *const device_headings[] = {"<DEVICE", "<NAME", "<BACKEND", "TOTAL", "?RESERVE",
+    "LEASED", "CACHED", "?CLEAN", "?RELEASING", "?ORPHANED", "?OTHERS", "FREE", "?TIER", "?DISK",
+    "<STATE"};
 
 static void uuid_cell(struct table *table, const ProtobufCBinaryData *data, bool mig)
 {
@@ -64,6 +65,10 @@ static void device_add(struct table *table, const Gmb__DeviceStatus *device)
 {
     uuid_cell(table, &device->uuid, device->mig);
     table_cell(table, STYLE_PLAIN, "%s", device->name);
+    table_cell(table, STYLE_PLAIN, "%s",
+        device->backend == GMB__BACKEND__BACKEND_VMM   ? "vmm"
+        : device->backend == GMB__BACKEND__BACKEND_IPC ? "ipc"
+                                                       : "?");
     table_size(table, STYLE_PLAIN, device->total_bytes);
     table_size(table, STYLE_PLAIN, device->reserve_bytes);
     table_size(table, STYLE_PLAIN, device->leased_bytes);

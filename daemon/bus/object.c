@@ -121,6 +121,16 @@ static const char *level_name(uint32_t level)
     return pressure_level_name((enum pressure_level) MIN(level, (uint32_t) PRESSURE_CRITICAL));
 }
 
+static int backend_get(sd_bus *sd, const char *path, const char *interface, const char *property,
+    sd_bus_message *reply, void *userdata, sd_bus_error *error)
+{
+    const Gmb__DeviceStatus *device = userdata;
+
+    (void) sd, (void) path, (void) interface, (void) property, (void) error;
+    return sd_bus_message_append(
+        reply, "s", device->backend == GMB__BACKEND__BACKEND_IPC ? "ipc" : "vmm");
+}
+
 static int device_pressure_get(sd_bus *sd, const char *path, const char *interface,
     const char *property, sd_bus_message *reply, void *userdata, sd_bus_error *error)
 {
@@ -232,6 +242,7 @@ const sd_bus_vtable bus_device_vtable[] = {
     SD_BUS_VTABLE_START(0),
     SD_BUS_PROPERTY("UUID", "s", uuid_get, 0, CONSTANT),
     DEVICE("Name", "s", name, CONSTANT),
+    SD_BUS_PROPERTY("Backend", "s", backend_get, 0, CONSTANT),
     DEVICE("TotalBytes", "t", total_bytes, CONSTANT),
     DEVICE("ReserveBytes", "t", reserve_bytes, CHANGES),
     DEVICE("LeasedBytes", "t", leased_bytes, CHANGES),
@@ -249,6 +260,7 @@ const sd_bus_vtable bus_device_vtable[] = {
     DEVICE("TierDiskFailure", "s", tier_disk_failure, CHANGES),
     DEVICE("Healthy", "b", healthy, CHANGES),
     DEVICE("Draining", "b", draining, CHANGES),
+    DEVICE("MemoryLosses", "t", memory_losses, CHANGES),
     SD_BUS_PROPERTY("Pressure", "s", device_pressure_get, 0, CHANGES),
     SD_BUS_VTABLE_END,
 };

@@ -9,6 +9,7 @@
 #include <errno.h>
 
 #include "daemon/core/account.h"
+#include "daemon/core/change.h"
 #include "daemon/core/states.h"
 
 int chunk_new(struct core *core, struct account *account, uint64_t bytes, struct chunk **ret)
@@ -152,6 +153,12 @@ void chunk_keep(struct core *core, struct chunk *chunk, struct account *account)
         return;
     }
     pool_put(core, pool, chunk);
+}
+
+void chunk_forsake(struct chunk *chunk)
+{
+    chunk->forsaken = true;
+    change_chunk(chunk, CHUNK_LEASED);
 }
 
 /* The driver has nothing of it to let go: what its last holder lets go is free. */

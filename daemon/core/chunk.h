@@ -14,6 +14,8 @@ struct chunk *chunk_find(struct core *core, uint32_t number, uint32_t generation
 void chunk_keep(struct core *core, struct chunk *chunk, struct account *account);
 /* When a chunk that lies ready goes back to the driver: at once where the device is drained. */
 uint64_t chunk_expires(const struct core *core, const struct chunk *chunk);
+/* A LEASED one is never granted again: it goes to the driver when it is returned. */
+void chunk_forsake(struct chunk *chunk);
 /* Sends a LEASED, CACHED or CLEAN chunk on its way back to the driver; its account keeps paying. */
 void chunk_discard(struct core *core, struct chunk *chunk);
 /* Puts a RELEASING chunk into the list of those that go to the driver. */

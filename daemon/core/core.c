@@ -78,6 +78,7 @@ static const char *const event_names[] = {
     [CORE_EVENT_RESTORE_WAIT] = "restore-wait",
     [CORE_EVENT_DEVICE_FAIL] = "device-fail",
     [CORE_EVENT_DEVICE_HOLD] = "device-hold",
+    [CORE_EVENT_DEVICE_STALE] = "device-stale",
     [CORE_EVENT_CANCEL] = "cancel",
     [CORE_EVENT_CHUNK_CREATED] = "chunk-created",
     [CORE_EVENT_CHUNK_FAILED] = "chunk-failed",
@@ -269,6 +270,9 @@ static void step_event(struct core *core, const struct core_event *event)
         break;
     case CORE_EVENT_DEVICE_HOLD:
         device_hold_event(core, event);
+        break;
+    case CORE_EVENT_DEVICE_STALE:
+        device_stale_event(core, event);
         break;
     case CORE_EVENT_CLIENT_ADD:
         client_add_event(core, event);

@@ -91,6 +91,7 @@ enum core_event_type {
     CORE_EVENT_RESTORE_WAIT,  /* a client begins or ends to wait for pages to be restored */
     CORE_EVENT_DEVICE_FAIL,   /* it is lost or broken: out of service for good */
     CORE_EVENT_DEVICE_HOLD,   /* memory kept back there for the shell's own process */
+    CORE_EVENT_DEVICE_STALE,  /* no chunk that is there now can be granted again */
     CORE_EVENT_CANCEL,
     CORE_EVENT_CHUNK_CREATED,   /* answers CORE_ACTION_CHUNK_CREATE */
     CORE_EVENT_CHUNK_FAILED,    /* answers CORE_ACTION_CHUNK_CREATE */
@@ -114,7 +115,9 @@ struct core_event {
             uint64_t total_bytes;       /* of the device */
             uint64_t reserve_bytes;     /* not the broker's: contexts, others */
             uint64_t granularity_bytes; /* > 0 */
-        } device_add;                   /* answered by DEVICE_ADDED with the next index, from 0 */
+            bool whole; /* a lease there is one chunk, of whatever size: nothing can be put
+                           together, grown or left empty */
+        } device_add;   /* answered by DEVICE_ADDED with the next index, from 0 */
         struct {
             const struct core_tenant_config *tenants; /* borrowed for the call */
             size_t count;
@@ -192,6 +195,10 @@ struct core_event {
             uint32_t device;
             uint64_t bytes; /* 0: the process has its memory, and is among those that use some */
         } device_hold;      /* answered by nothing */
+        struct {
+            uint32_t device;
+        } device_stale; /* answered by nothing: what lies ready is released, what is leased when it
+                           is returned */
         struct {
             uint64_t request; /* the client's own id of the request to withdraw */
         } cancel;             /* DONE or REFUSE */

@@ -5,6 +5,7 @@
 #include "daemon/core/account.h"
 #include "daemon/core/answer.h"
 #include "daemon/core/change.h"
+#include "daemon/core/chunk.h"
 #include "daemon/core/client.h"
 #include "daemon/core/reclaim.h"
 #include "daemon/core/supply.h"
@@ -21,6 +22,7 @@ static struct device *device_new(struct core *core, const struct core_event *eve
     device->total = event->device_add.total_bytes;
     device->reserve = event->device_add.reserve_bytes;
     device->granularity = event->device_add.granularity_bytes;
+    device->whole = event->device_add.whole;
     device->capacity = device->total - device->reserve;
     device->observe_ns = core->now_ns;
     device->expire_ns = CLOCK_NEVER;
@@ -112,6 +114,33 @@ void device_hold_event(struct core *core, const struct core_event *event)
     /* The same look that sees that the process has gone, or that it has its memory, changes what is
      * kept back: never both at once, nor neither. */
     device->observe_ns = MIN(device->observe_ns, core->now_ns);
+    device->drain = true;
+}
+
+void device_stale_event(struct core *core, const struct core_event *event)
+{
+    struct device *device;
+
+    if (event->device_stale.device >= core->device_count)
+        return;
+    device = core->devices[event->device_stale.device];
+    for (uint32_t i = 0; i < core->chunks.high; i++) {
+        struct chunk *chunk = slots_at(&core->chunks, i);
+
+        if (!chunk || chunk->charge.account->device != device)
+            continue;
+        if (chunk->state == CHUNK_CLEAN || chunk->state == CHUNK_CACHED)
+            chunk_discard(core, chunk);
+        else if (chunk->state == CHUNK_LEASED && !chunk->forsaken)
+            chunk_forsake(chunk);
+    }
+    for (uint32_t i = 0; i < core->chunks.high; i++) {
+        struct chunk *chunk = slots_at(&core->chunks, i);
+
+        if (chunk && chunk->charge.account->device == device && chunk->state == CHUNK_LEASED &&
+            chunk->request)
+            supply_again(core, chunk->request);
+    }
     device->drain = true;
 }
 

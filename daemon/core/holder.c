@@ -5,6 +5,7 @@
 
 #include "daemon/core/answer.h"
 #include "daemon/core/change.h"
+#include "daemon/core/chunk.h"
 #include "daemon/core/lease.h"
 #include "daemon/core/request.h"
 #include "daemon/core/stalled.h"
@@ -108,10 +109,8 @@ bool holder_take(struct holder *holder, uint32_t index)
         holder->has[index / WORD_BITS] &= ~(UINT64_C(1) << index % WORD_BITS);
     holder->count--;
     holder->client->leased_bytes -= holder->lease->chunk_bytes;
-    if (holder->client->state == CLIENT_DEAD && !chunk->forsaken) {
-        chunk->forsaken = true;
-        change_chunk(chunk, CHUNK_LEASED);
-    }
+    if (holder->client->state == CLIENT_DEAD && !chunk->forsaken)
+        chunk_forsake(chunk);
     return --chunk->holders == 0;
 }
 

@@ -179,6 +179,31 @@ static bool chunk_count_fits(struct core *core, const struct core_event *event, 
     return false;
 }
 
+/* Of a device that gives whole slabs alone. 0 and an answer. */
+static uint64_t slab_bytes_choose(struct core *core, const struct device *device,
+    const struct core_event *event, uint64_t wanted, uint64_t asked)
+{
+    uint64_t bytes;
+
+    if (wanted > device->capacity || !round_up(wanted, device->granularity, &bytes)) {
+        answer_refuse(core, event, GMB_STATUS_OVER_LIMIT, GMB_LIMIT_DEVICE,
+            "device %u hands out %llu bytes in all, %llu requested", device->index,
+            (unsigned long long) device->capacity, (unsigned long long) wanted);
+        core->actions->items[core->actions->count - 1].refuse.requested_bytes = wanted;
+        core->actions->items[core->actions->count - 1].refuse.available_bytes = device->capacity;
+        return 0;
+    }
+    if (asked == 0)
+        return bytes;
+    if (asked >= bytes && asked <= device->capacity && asked % device->granularity == 0)
+        return asked;
+    answer_refuse(core, event, GMB_STATUS_UNSUPPORTED, GMB_LIMIT_NONE,
+        "device %u shares memory over CUDA IPC: a lease there is one slab, and its chunk size is "
+        "the lease's, not %llu",
+        device->index, (unsigned long long) asked);
+    return 0;
+}
+
 uint64_t request_chunk_bytes(struct core *core, const struct device *device,
     const struct core_event *event, uint64_t wanted, uint64_t asked)
 {
@@ -188,6 +213,8 @@ uint64_t request_chunk_bytes(struct core *core, const struct device *device,
         answer_refuse(core, event, GMB_STATUS_INVALID, GMB_LIMIT_NONE, "a lease of 0 bytes");
         return 0;
     }
+    if (device->whole)
+        return slab_bytes_choose(core, device, event, wanted, asked);
     chunk_bytes = chunk_bytes_choose(core, device, event, wanted, asked);
     if (chunk_bytes == 0 || !chunk_count_fits(core, event, 0, wanted, chunk_bytes))
         return 0;
@@ -321,6 +348,13 @@ void request_new_segment(struct core *core, struct client *client, const struct 
 
     if (!device)
         return;
+    if (device->whole) {
+        answer_refuse(core, event, GMB_STATUS_UNSUPPORTED, GMB_LIMIT_NONE,
+            "device %u shares memory over CUDA IPC: what is opened there can't be kept from "
+            "writing, nor moved, so it has no segments",
+            index);
+        return;
+    }
     if (tenant->segments >= LIMIT_SEGMENTS_PER_TENANT) {
         answer_refuse(core, event, GMB_STATUS_EXHAUSTED, GMB_LIMIT_LEASES_MAX,
             "tenant %s: a tenant has at most %d segments", tenant->name, LIMIT_SEGMENTS_PER_TENANT);
@@ -368,6 +402,13 @@ void request_new_arena(struct core *core, struct client *client, const struct co
 
     if (!device)
         return;
+    if (device->whole) {
+        answer_refuse(core, event, GMB_STATUS_UNSUPPORTED, GMB_LIMIT_NONE,
+            "device %u shares memory over CUDA IPC: chunks can't come and go at addresses of their "
+            "own there, so it has no arenas",
+            index);
+        return;
+    }
     if (chunk_bytes == 0 || chunk_bytes % device->granularity != 0 ||
         chunk_bytes > LIMIT_CHUNK_BYTES || max_chunks == 0 || max_chunks > LIMIT_LEASE_CHUNKS) {
         answer_refuse(core, event, GMB_STATUS_INVALID, GMB_LIMIT_CHUNKS,
@@ -427,6 +468,10 @@ void request_grow(struct core *core, struct client *client, const struct core_ev
     else if (lease->max > 0)
         answer_refuse(core, event, GMB_STATUS_INVALID, GMB_LIMIT_NONE,
             "the lease is no workspace: it doesn't grow behind its end");
+    else if (lease->account->device->whole)
+        answer_refuse(core, event, GMB_STATUS_UNSUPPORTED, GMB_LIMIT_NONE,
+            "device %u shares memory over CUDA IPC: a lease there is one slab and can't grow",
+            lease->account->device->index);
     else if (lease->request_count > 0)
         answer_refuse(core, event, GMB_STATUS_INVALID, GMB_LIMIT_NONE,
             "a request to grow the lease is in flight");

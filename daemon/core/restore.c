@@ -114,10 +114,11 @@ static bool lease_sane(const struct core *core, const struct core_record *record
         (record->lease.kind == CORE_LEASE_WORKSPACE) != (record->lease.max == 0))
         return false;
     device = core->devices[record->lease.device];
-    return bytes > 0 && bytes <= LIMIT_CHUNK_BYTES && bytes % device->granularity == 0 &&
-           record->lease.max <= LIMIT_LEASE_CHUNKS &&
+    return bytes > 0 && bytes <= MAX(LIMIT_CHUNK_BYTES, device->total) &&
+           bytes % device->granularity == 0 && record->lease.max <= LIMIT_LEASE_CHUNKS &&
            (record->lease.max > 0 ||
-               (record->lease.count > 0 && record->lease.count <= LIMIT_LEASE_CHUNKS));
+               (record->lease.count > 0 && record->lease.count <= LIMIT_LEASE_CHUNKS &&
+                   record->lease.count <= device->total / bytes));
 }
 
 static int holder_add(
@@ -253,7 +254,9 @@ static bool chunk_sane(const struct core_record *record, const struct account *a
 {
     bool nobody = record->chunk.tenant == CORE_NOBODY;
 
-    if (!account || record->chunk.bytes == 0 || record->chunk.bytes > LIMIT_CHUNK_BYTES ||
+    /* A slab may be larger than any chunk of virtual memory. */
+    if (!account || record->chunk.bytes == 0 ||
+        record->chunk.bytes > MAX(LIMIT_CHUNK_BYTES, account->device->total) ||
         record->chunk.bytes % account->device->granularity != 0)
         return false;
     switch (record->chunk.state) {
@@ -348,6 +351,7 @@ int core_restore(struct core *core, const struct core_record *record, bool handl
 
 /* ------------------------------------------------------------------ holes */
 
+/* -EINVAL: there can't have been so much on the device. */
 static int hole_fill(struct core *core, struct lease *lease, uint32_t index)
 {
     struct chunk *chunk;
@@ -355,7 +359,7 @@ static int hole_fill(struct core *core, struct lease *lease, uint32_t index)
     int r;
 
     if (!capacity_cover(lease->account->device, lease->chunk_bytes))
-        return -ENOMEM;
+        return -EINVAL;
     r = slots_take(&core->chunks, &item);
     if (r != SLOTS_OK)
         return r < 0 ? r : -ENOMEM;
@@ -377,6 +381,8 @@ static int lease_mend(struct core *core, struct lease *lease, bool damaged)
     for (uint32_t i = 0; damaged && i < lease->room; i++) {
         int r = lease->chunks[i] ? 0 : hole_fill(core, lease, i);
 
+        if (r == -EINVAL)
+            break;
         if (r < 0)
             return r;
     }
@@ -384,7 +390,7 @@ static int lease_mend(struct core *core, struct lease *lease, bool damaged)
         hole++;
     change_lease(core, lease);
     for (uint32_t i = hole; i < lease->room; i++)
-        chunk_give_up(core, lease, i, false);
+        chunk_give_up(core, lease, i, damaged);
     return 0;
 }
 

@@ -153,7 +153,9 @@ static void part_undo(struct core *core, struct request *request)
         struct chunk *chunk = lease->chunks[i];
 
         lease->chunks[i] = NULL;
-        if (chunk->state == CHUNK_LEASED)
+        if (chunk->state == CHUNK_LEASED && chunk->forsaken)
+            chunk_discard(core, chunk);
+        else if (chunk->state == CHUNK_LEASED)
             chunk_keep(core, chunk, chunk->exposed ? lease->account : nobody);
         else if (chunk->issued)
             chunk_disown(chunk);
@@ -312,6 +314,17 @@ void supply_failed(struct core *core, struct chunk *chunk, bool out_of_memory)
     if (!out_of_memory || device->failed)
         request_refuse(core, request, GMB_STATUS_GPU);
     else if (request->immediate)
+        request_refuse(core, request, GMB_STATUS_EXHAUSTED);
+    else
+        queue_requeue(core, request);
+}
+
+void supply_again(struct core *core, struct request *request)
+{
+    supply_undo(core, request);
+    request->limit = GMB_LIMIT_DRIVER;
+    request->available_bytes = 0;
+    if (request->immediate)
         request_refuse(core, request, GMB_STATUS_EXHAUSTED);
     else
         queue_requeue(core, request);

@@ -30,4 +30,7 @@ void supply_failed(struct core *core, struct chunk *chunk, bool out_of_memory);
  */
 void supply_prefetch(struct core *core, struct device *device);
 /* Bytes of clean chunks that are ready for the first who waits. */
+/* A chunk that stands in the request can't be granted: what it has is given back, and it is put
+ * together anew, or refused if it may not wait. */
+void supply_again(struct core *core, struct request *request);
 uint64_t supply_ahead_ready(struct core *core, struct device *device);

@@ -142,7 +142,8 @@ struct chunk {
     uint8_t state;           /* enum chunk_state */
     bool issued : 1;         /* CREATING, RELEASING: the shell has the job */
     bool exposed : 1;        /* was granted once: never goes to another tenant */
-    bool forsaken : 1;       /* a holder died with it, whose process may have handed it on */
+    bool forsaken : 1;       /* not to be granted again: a holder died with it, whose process may
+                                have handed it on, or the shell can't pass it on any more */
     bool stuck : 1;          /* LEASED: the broker has no handle, its holders have the memory */
 };
 
@@ -207,6 +208,7 @@ struct device {
     uint64_t create_after_ns; /* the driver said no: not before */
     uint64_t expire_ns;       /* no ready chunk is due for release before */
     uint64_t age_ns;          /* no suspect is due to be called orphaned before */
+    bool whole;               /* a lease is one chunk */
     bool draining;            /* an operator empties it: nothing new is granted */
     bool failed;              /* it is lost or broken: nor here */
     bool drain;               /* something changed that may let a request through */

@@ -7,6 +7,11 @@
 #include "gpu/sim/host.h"
 
 #include <string.h>
+#include <sys/mman.h>
+
+#define PAGE_BYTES 4096u
+/* From here on it is faster than writing. */
+#define DROP_BYTES (UINT64_C(1) << 20)
 
 struct memset_op {
     struct sim_op op;
@@ -16,11 +21,37 @@ struct memset_op {
     uint32_t value;
 };
 
+/*
+ * Zeros need no memory: the whole pages of a large range are taken out of their file, which makes
+ * zeros of them. Returns how many bytes in front of them are left to be written, and in
+ * `*ret_behind` those behind. Where it can't be done (the file system, memory of the host, a fault
+ * to come) all of them are in front.
+ */
+static uint64_t zeros_drop(CUdeviceptr target, uint64_t bytes, uint64_t *ret_behind)
+{
+    uint64_t before = -target % PAGE_BYTES, whole;
+
+    *ret_behind = 0;
+    if (bytes < DROP_BYTES)
+        return bytes;
+    whole = (bytes - before) / PAGE_BYTES * PAGE_BYTES;
+    if (madvise((void *) (uintptr_t) (target + before), whole, MADV_REMOVE) < 0)
+        return bytes;
+    *ret_behind = bytes - before - whole;
+    return before;
+}
+
 static void memset_run(void *argument)
 {
     const struct memset_op *work = argument;
 
-    if (work->width == 1) {
+    if (work->value == 0) {
+        uint64_t bytes = work->count * work->width, behind;
+        uint64_t front = zeros_drop(work->target, bytes, &behind);
+
+        memset((void *) (uintptr_t) work->target, 0, front);
+        memset((void *) (uintptr_t) (work->target + bytes - behind), 0, behind);
+    } else if (work->width == 1) {
         memset((void *) (uintptr_t) work->target, (int) work->value, work->count);
     } else {
         uint32_t *words = (uint32_t *) (uintptr_t) work->target;

@@ -110,6 +110,24 @@ START_TEST(memset_counts_elements_and_d32_needs_alignment)
 }
 END_TEST
 
+START_TEST(a_large_fill_of_zeros_ends_where_it_ends)
+{
+    const size_t bytes = 4 << 20, first = 100, count = (3 << 20) + 50;
+    CUdeviceptr address;
+
+    setup_context();
+    cu_ok(cu->mem_alloc(&address, bytes));
+    cu_ok(cu->memset_d8(address, 0x77, bytes));
+    cu_ok(cu->memset_d8(address + first, 0, count));
+    ck_assert_uint_eq(byte_read(address + first - 1), 0x77);
+    ck_assert_uint_eq(byte_read(address + first), 0);
+    ck_assert_uint_eq(byte_read(address + (2 << 20)), 0);
+    ck_assert_uint_eq(byte_read(address + first + count - 1), 0);
+    ck_assert_uint_eq(byte_read(address + first + count), 0x77);
+    cu_ok(cu->mem_free(address));
+}
+END_TEST
+
 START_TEST(async_memsets_follow_their_stream)
 {
     unsigned char bytes[8];
@@ -256,6 +274,7 @@ END_TEST
 
 CONFORMANCE_MAIN("copy", copies_round_trip, async_copies_follow_their_stream,
     copy_beyond_an_allocation_is_refused, copy_of_nothing_succeeds,
-    memset_counts_elements_and_d32_needs_alignment, async_memsets_follow_their_stream,
-    batch_copies_all_entries, batch_refuses_the_legacy_stream_and_wrong_attributes,
-    host_memory_is_registered_once, host_memory_is_freed_once)
+    memset_counts_elements_and_d32_needs_alignment, a_large_fill_of_zeros_ends_where_it_ends,
+    async_memsets_follow_their_stream, batch_copies_all_entries,
+    batch_refuses_the_legacy_stream_and_wrong_attributes, host_memory_is_registered_once,
+    host_memory_is_freed_once)

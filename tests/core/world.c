@@ -26,7 +26,8 @@ void world_init(struct world *world, const struct core_options *options, uint64_
     world_device_add(world, total_bytes, reserve_bytes);
 }
 
-void world_device_add(struct world *world, uint64_t total_bytes, uint64_t reserve_bytes)
+static void device_add(
+    struct world *world, uint64_t total_bytes, uint64_t reserve_bytes, bool whole)
 {
     struct core_totals totals;
     struct core_event event = {.type = CORE_EVENT_DEVICE_ADD};
@@ -36,7 +37,18 @@ void world_device_add(struct world *world, uint64_t total_bytes, uint64_t reserv
     event.device_add.total_bytes = total_bytes;
     event.device_add.reserve_bytes = reserve_bytes;
     event.device_add.granularity_bytes = 2 * MIB;
+    event.device_add.whole = whole;
     world_step(world, &event);
+}
+
+void world_device_add(struct world *world, uint64_t total_bytes, uint64_t reserve_bytes)
+{
+    device_add(world, total_bytes, reserve_bytes, false);
+}
+
+void world_device_add_whole(struct world *world, uint64_t total_bytes)
+{
+    device_add(world, total_bytes, 0, true);
 }
 
 void world_done(struct world *world)
@@ -464,6 +476,14 @@ void world_hold(struct world *world, uint32_t device, uint64_t bytes)
 
     event.device_hold.device = device;
     event.device_hold.bytes = bytes;
+    world_step(world, &event);
+}
+
+void world_stale(struct world *world, uint32_t device)
+{
+    struct core_event event = {.type = CORE_EVENT_DEVICE_STALE};
+
+    event.device_stale.device = device;
     world_step(world, &event);
 }
 

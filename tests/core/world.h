@@ -81,6 +81,8 @@ struct world {
 void world_init(struct world *world, const struct core_options *options, uint64_t total_bytes,
     uint64_t reserve_bytes);
 void world_device_add(struct world *world, uint64_t total_bytes, uint64_t reserve_bytes);
+/* One where a lease is one chunk. */
+void world_device_add_whole(struct world *world, uint64_t total_bytes);
 void world_done(struct world *world);
 
 void world_step(struct world *world, const struct core_event *event);
@@ -132,6 +134,7 @@ struct core_pressure_view world_pressure(
 struct core_advice_view world_advice(const struct world *world, const char *tenant);
 void world_fail(struct world *world, uint32_t device);
 void world_hold(struct world *world, uint32_t device, uint64_t bytes);
+void world_stale(struct world *world, uint32_t device);
 
 /* The one answer to a request so far; NULL when there is none. Two end the test. Of a gang that was
  * granted the first part's; an incomplete one ends the test. */

@@ -149,6 +149,7 @@ START_TEST(attribute_that_the_driver_does_not_know_is_a_lack)
     ck_assert(gpu.base.devices[0]->vmm);
     ck_assert(!gpu.base.devices[0]->posix_fd);
     ck_assert(!gpu.base.devices[0]->rdma);
+    ck_assert_int_eq(gpu_device_sharing(gpu.base.devices[0]), GPU_HANDLE_IPC);
     ck_assert_uint_eq(gpu.base.devices[0]->granularity_bytes, 2 << 20);
     /* Without that ability no chunk asks for it. */
     ck_assert_int_eq(

@@ -5,11 +5,14 @@
  *
  *   t  takes a lease of LEASE_BYTES, looks at it, and writes to it
  *   r  gives it back
+ *   k  keeps it until it is asked back, and gives it back then
  *   a  makes an arena of as many bytes, looks at its pages, writes to them, and unpins them
  *   v  wants the pages back, compares them, and frees the arena
  */
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/macro.h"
@@ -27,7 +30,11 @@
 
 struct worker {
     gmb_session *session;
+    uint64_t chunk_bytes; /* of leases: 0 where they are whole */
     gmb_lease *lease;
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    bool asked; /* for the lease, under `mutex` */
     gmb_arena *arena;
     uint32_t pages[STEPS];
     uint64_t tag, round; /* of the pattern's seed: whose, and when written */
@@ -75,7 +82,7 @@ static int take(struct worker *worker)
 {
     struct gmb_lease_params params = {.size = sizeof(params),
         .bytes = LEASE_BYTES,
-        .chunk_bytes = CHUNK_BYTES,
+        .chunk_bytes = worker->chunk_bytes,
         .wait_ns = WAIT_NS};
     int answer = '+';
 
@@ -88,6 +95,32 @@ static int take(struct worker *worker)
             answer = place_write(worker, gmb_lease_address(worker->lease) + at, at);
     }
     return answer;
+}
+
+static void on_revoke(void *user, gmb_lease *lease, uint64_t bytes, uint64_t until_ns)
+{
+    struct worker *worker = user;
+
+    (void) lease, (void) bytes, (void) until_ns;
+    (void) pthread_mutex_lock(&worker->mutex);
+    worker->asked = true;
+    (void) pthread_cond_signal(&worker->changed);
+    (void) pthread_mutex_unlock(&worker->mutex);
+}
+
+static int keep(struct worker *worker)
+{
+    struct timespec until;
+    int r = 0;
+
+    (void) clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += (time_t) (WAIT_NS / 1000000000);
+    (void) pthread_mutex_lock(&worker->mutex);
+    while (!worker->asked && r == 0)
+        r = pthread_cond_timedwait(&worker->changed, &worker->mutex, &until);
+    worker->asked = false;
+    (void) pthread_mutex_unlock(&worker->mutex);
+    return r == 0 && gmb_lease_release(worker->lease) == 0 ? '+' : '-';
 }
 
 static uint64_t page_address(const struct worker *worker, size_t i)
@@ -149,6 +182,8 @@ static int obey(struct worker *worker, char command)
         return take(worker);
     case 'r':
         return gmb_lease_release(worker->lease) < 0 ? '-' : '+';
+    case 'k':
+        return keep(worker);
     case 'a':
         return fill_arena(worker);
     case 'v':
@@ -161,17 +196,22 @@ static int obey(struct worker *worker, char command)
 int main(int argc, char **argv)
 {
     struct gmb_options options = {.size = sizeof(options)};
-    struct worker worker = {0};
+    struct gmb_device_info info = {.size = sizeof(info)};
+    struct worker worker = {
+        .mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
     char command;
 
     if (argc != 3)
         return 2;
     options.socket = argv[1];
     worker.tag = strtoul(argv[2], NULL, 10);
-    if (gmb_connect(&options, &worker.session) < 0 || gmb_thread_start(worker.session) < 0) {
+    if (gmb_connect(&options, &worker.session) < 0 || gmb_thread_start(worker.session) < 0 ||
+        gmb_revoke_subscribe(worker.session, on_revoke, &worker) < 0 ||
+        gmb_device_get(worker.session, 0, &info) < 0) {
         (void) fprintf(stderr, "handover: %s\n", gmb_error_text());
         return 1;
     }
+    worker.chunk_bytes = info.whole_leases != 0 ? 0 : CHUNK_BYTES;
     find(&worker, "cuCtxSetCurrent", &worker.set_current);
     find(&worker, "cuMemcpyHtoD_v2", &worker.to_device);
     find(&worker, "cuMemcpyDtoH_v2", &worker.to_host);

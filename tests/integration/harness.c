@@ -426,7 +426,8 @@ size_t harness_open_fds(pid_t pid)
     return count;
 }
 
-size_t harness_movers(const struct harness *harness, pid_t *ret, size_t max)
+/* The broker's children of that name that live, at most `max`. */
+static size_t children(const struct harness *harness, const char *wanted, pid_t *ret, size_t max)
 {
     DIR *proc = opendir("/proc");
     struct dirent *entry;
@@ -445,7 +446,7 @@ size_t harness_movers(const struct harness *harness, pid_t *ret, size_t max)
         if (file == NULL)
             continue;
         if (fscanf(file, "%d (%31[^)]) %c %d", &pid, name, &state, &parent) == 4 &&
-            parent == harness->pid && strcmp(name, "gmbd-mover") == 0 && state != 'Z') {
+            parent == harness->pid && strcmp(name, wanted) == 0 && state != 'Z') {
             ck_assert_uint_lt(count, max);
             ret[count++] = (pid_t) pid;
         }
@@ -453,6 +454,18 @@ size_t harness_movers(const struct harness *harness, pid_t *ret, size_t max)
     }
     (void) closedir(proc);
     return count;
+}
+
+size_t harness_movers(const struct harness *harness, pid_t *ret, size_t max)
+{
+    return children(harness, "gmbd-mover", ret, max);
+}
+
+pid_t harness_slab(const struct harness *harness)
+{
+    pid_t pid = 0;
+
+    return children(harness, "gmbd-slab", &pid, 1) == 1 ? pid : 0;
 }
 
 uint64_t harness_free_bytes(struct harness *harness)

@@ -76,6 +76,8 @@ size_t harness_open_fds(pid_t pid);
 uint64_t harness_free_bytes(struct harness *harness);
 /* The broker's children that are movers and live, at most `max`; how many. */
 size_t harness_movers(const struct harness *harness, pid_t *ret, size_t max);
+/* The broker's gmbd-slab for its only device, which may still be starting; 0: none. */
+pid_t harness_slab(const struct harness *harness);
 /* How many lines of the broker's log, and the keeper's, have `text`; and whether any has. */
 size_t harness_log_count(const struct harness *harness, const char *text);
 bool harness_logged(const struct harness *harness, const char *text);

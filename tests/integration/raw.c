@@ -126,6 +126,13 @@ size_t raw_resume_one(struct raw *raw, uint64_t lease, uint32_t chunks)
     return raw_resume(raw, &pointer, 1, true);
 }
 
+bool raw_slabs(void)
+{
+    const char *vmm = getenv("GMB_SIM_VMM");
+
+    return vmm != NULL && strcmp(vmm, "0") == 0;
+}
+
 uint64_t raw_lease(struct raw *raw, uint64_t bytes, uint64_t chunk_bytes, uint64_t wait_ns)
 {
     Gmb__LeaseRequest body;
@@ -133,7 +140,7 @@ uint64_t raw_lease(struct raw *raw, uint64_t bytes, uint64_t chunk_bytes, uint64
 
     gmb__lease_request__init(&body);
     body.bytes = bytes;
-    body.chunk_bytes = chunk_bytes;
+    body.chunk_bytes = raw_slabs() ? 0 : chunk_bytes;
     body.wait_ns = wait_ns;
     body.label = label;
     MESSAGE(lease_request, LEASE_REQUEST, &body);
@@ -217,6 +224,8 @@ uint64_t raw_expect_lease(struct raw *raw, uint64_t id, uint32_t chunks)
 {
     uint64_t lease = 0;
 
+    if (raw_slabs())
+        chunks = 1;
     for (bool last = false; !last;) {
         Gmb__BrokerMessage *message = raw_receive(raw);
 

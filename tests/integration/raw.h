@@ -31,6 +31,11 @@ uint64_t raw_send(struct raw *raw, Gmb__ClientMessage *message);
 /* The same for an event: it has no id. */
 void raw_tell(struct raw *raw, const Gmb__ClientMessage *message);
 uint64_t raw_hello(struct raw *raw, uint32_t version);
+/*
+ * Whether the devices of this run share their memory over CUDA IPC (GMB_SIM_VMM=0). raw_lease()
+ * then asks for one slab in place of chunks, and raw_expect_lease() expects that one.
+ */
+bool raw_slabs(void);
 uint64_t raw_lease(struct raw *raw, uint64_t bytes, uint64_t chunk_bytes, uint64_t wait_ns);
 uint64_t raw_grow(struct raw *raw, uint64_t lease, uint64_t bytes);
 uint64_t raw_shrink(struct raw *raw, uint64_t lease, uint32_t keep_chunks);

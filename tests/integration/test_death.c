@@ -142,6 +142,8 @@ START_TEST(an_fd_leaked_to_a_third_process_is_orphaned_until_it_is_closed)
     struct raw raw;
     int leaked;
 
+    if (raw_slabs())
+        return; /* no fd comes with a slab */
     harness_start(&harness, NULL);
     raw_connect(&raw, &harness);
     (void) raw_lease(&raw, HARNESS_CHUNK, HARNESS_CHUNK, 0);

@@ -46,7 +46,7 @@ static uint64_t gang_send(struct raw *raw, struct uuid devices[DEVICES], uint64_
         parts[i].device.data = devices[i].bytes;
         parts[i].device.len = UUID_BYTES;
         parts[i].bytes = CHUNKS * CHUNK_BYTES;
-        parts[i].chunk_bytes = CHUNK_BYTES;
+        parts[i].chunk_bytes = raw_slabs() ? 0 : CHUNK_BYTES;
         pointers[i] = &parts[i];
     }
     body.parts = pointers;
@@ -62,12 +62,14 @@ static uint64_t gang_send(struct raw *raw, struct uuid devices[DEVICES], uint64_
 static bool gang_take(
     struct raw *raw, uint64_t id, struct uuid devices[DEVICES], uint64_t ret_leases[DEVICES])
 {
+    const uint32_t total = raw_slabs() ? 1 : CHUNKS;
+
     for (unsigned i = 0; i < DEVICES; i++) {
-        for (uint32_t chunks = 0; chunks < CHUNKS;) {
+        for (uint32_t chunks = 0; chunks < total;) {
             Gmb__BrokerMessage *message = raw_receive(raw);
             bool fits = message != NULL && message->id == id &&
                         message->body_case == GMB__BROKER_MESSAGE__BODY_GRANT &&
-                        message->grant->total_chunks == CHUNKS &&
+                        message->grant->total_chunks == total &&
                         message->grant->first_chunk == chunks &&
                         memcmp(message->grant->device.data, devices[i].bytes, UUID_BYTES) == 0;
 
@@ -249,7 +251,7 @@ START_TEST(a_gang_through_the_library_is_memory_on_each_device)
         params[i].size = sizeof(params[i]);
         params[i].device = harness.gpu->devices[DEVICES - 1 - i]->uuid;
         params[i].bytes = (i + 1) * HARNESS_CHUNK;
-        params[i].max_bytes = 8 * HARNESS_CHUNK;
+        params[i].max_bytes = raw_slabs() ? 0 : 8 * HARNESS_CHUNK;
     }
     ck_assert_int_eq(gmb_lease_gang(session, params, DEVICES, leases), 0);
     for (unsigned i = 0; i < DEVICES; i++) {
@@ -266,7 +268,8 @@ START_TEST(a_gang_through_the_library_is_memory_on_each_device)
                              gmb_lease_address(leases[i]) + gmb_lease_bytes(leases[i]) - 1, 1),
             0);
         ck_assert_uint_eq(byte, i + 1);
-        ck_assert_int_eq(gmb_lease_grow(leases[i], HARNESS_CHUNK, 0), 0);
+        ck_assert_int_eq(
+            gmb_lease_grow(leases[i], HARNESS_CHUNK, 0), raw_slabs() ? GMB_E_UNSUPPORTED : 0);
     }
     params[0].bytes = HARNESS_MEMORY;
     params[0].max_bytes = 0;

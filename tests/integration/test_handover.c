@@ -1,8 +1,11 @@
 /*
  * Memory that goes from one tenant to the other and back never carries bytes along. Two workers of
  * two users, a device too small for both: each hand-over is a lease of most of it, looked at,
- * written and given back; now and then its holder is killed, its quota changed under it, or its
- * memory taken by the operator while it holds pages there. Needs root, to be two users.
+ * written and given back; now and then its holder is killed, its quota changed under it, the lease
+ * asked back for the other one, or its memory taken by the operator while it holds pages there.
+ * Where memory is shared over CUDA IPC there are no pages; instead the process that has the memory
+ * is killed. Fresh memory of the driver holds garbage there: the broker wipes it. Needs root, to be
+ * two users.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -18,7 +21,7 @@
 enum { NOBODY = 65534, SIDES = 2, PATIENCE_MS = 90000 };
 
 /* Each of them, once in so many hand-overs, one after the other. */
-enum { KILL = 3, QUOTA = 5, REVOKE = 11, CYCLE = 16 };
+enum { KILL = 3, QUOTA = 5, REVOKE = 8, EVICT = 11, CRASH = 13, CYCLE = 16 };
 
 static const char *const names[SIDES] = {"one", "other"};
 
@@ -96,11 +99,35 @@ static void order(unsigned side, unsigned round, char command)
     expect(side, round, command);
 }
 
+/* The process that has the memory ends; what was leased of it is given back as ever. */
+static void slab_kill(void)
+{
+    pid_t pid = harness_slab(&harness);
+
+    ck_assert_int_ne(pid, 0);
+    ck_assert_int_eq(kill(pid, SIGKILL), 0);
+}
+
+/* The other one goes first for once, and this one is asked to give way. */
+static void give_way(unsigned side, unsigned round)
+{
+    ck_assert_int_eq(raw_set(&harness, names[1 - side], "Priority", "900"), GMB_STATUS_OK);
+    order(side, round, 'k');
+    ck_assert_int_eq(raw_set(&harness, names[1 - side], "Priority", "500"), GMB_STATUS_OK);
+}
+
+static void change_quota(unsigned side, unsigned round)
+{
+    ck_assert_int_eq(raw_set(&harness, names[side], "MemoryMax", "2M"), GMB_STATUS_OK);
+    order(side, round, 'r');
+    ck_assert_int_eq(raw_set(&harness, names[side], "MemoryMax", "infinity"), GMB_STATUS_OK);
+}
+
 /* The next one asks while this one holds it, and this one lets go as `how` says. */
 static void hand_over(unsigned side, unsigned round)
 {
     unsigned next = 1 - side, how = round % CYCLE;
-    bool held = how == REVOKE;
+    bool held = how == EVICT && !raw_slabs();
 
     order(side, round, held ? 'a' : 't');
     tell(next, 't');
@@ -108,13 +135,15 @@ static void hand_over(unsigned side, unsigned round)
         worker_end(side, SIGKILL);
         worker_start(side);
     } else if (how == QUOTA) {
-        ck_assert_int_eq(raw_set(&harness, names[side], "MemoryMax", "2M"), GMB_STATUS_OK);
-        order(side, round, 'r');
-        ck_assert_int_eq(raw_set(&harness, names[side], "MemoryMax", "infinity"), GMB_STATUS_OK);
+        change_quota(side, round);
+    } else if (how == REVOKE) {
+        give_way(side, round);
     } else if (held) {
         /* Less where some of it is being taken for the next one already. */
         ck_assert_uint_le(order_evict(&harness, names[side], 10 << 20), 10 << 20);
     } else {
+        if (how == CRASH && raw_slabs())
+            slab_kill();
         order(side, round, 'r');
     }
     expect(next, round, 't');
@@ -125,15 +154,17 @@ static void hand_over(unsigned side, unsigned round)
 
 START_TEST(memory_never_carries_bytes_to_another_tenant)
 {
-    static const char *const environment[] = {"GMB_SIM_MEMORY=24M", "GMB_SIM_FILL=none", NULL};
+    /* Where the tenant gets fresh memory as it is, bytes of nobody would be noticed. */
+    const char *const environment[] = {
+        "GMB_SIM_MEMORY=24M", raw_slabs() ? "GMB_SIM_FILL=garbage" : "GMB_SIM_FILL=none", NULL};
     const char *given = getenv("HANDOVERS");
     unsigned rounds = given != NULL ? (unsigned) strtoul(given, NULL, 10) : 200;
 
     if (geteuid() != 0)
         return;
     harness_start_with(&harness,
-        HARNESS_BROKER
-        "HostTier=64M\n[Device *]\nReserve=8M\n[Tenant one]\nUser=root\n[Tenant other]\nUser=*\n",
+        HARNESS_BROKER "HostTier=64M\nRevoke=yes\n[Device *]\nReserve=8M\n[Tenant one]\nUser=root\n"
+                       "[Tenant other]\nUser=*\n",
         environment);
     for (unsigned side = 0; side < SIDES; side++)
         worker_start(side);

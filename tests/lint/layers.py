@@ -15,9 +15,10 @@ MAY_USE = {
     'policies': {'base'},
     'daemon/core': {'policies', 'base'},
     # daemon/bus is main.c's alone: the library below it doesn't link.
-    'daemon': {'daemon/bus', 'daemon/core', 'policies', 'gpu', 'kernels', 'proto', 'base'},
+    'daemon': {'daemon/bus', 'daemon/core', 'daemon/slab', 'policies', 'gpu', 'kernels', 'proto', 'base'},
     'daemon/bus': {'daemon', 'daemon/core', 'policies', 'gpu', 'proto', 'base'},
     'daemon/mover': {'gpu', 'kernels', 'proto', 'base'},
+    'daemon/slab': {'gpu', 'base'},
     'daemon/keeper': {'daemon', 'base'},
     'client': {'proto', 'base', 'gpu'},
     'client/replay': {'client', 'gpu', 'kernels', 'policies', 'proto', 'base'},

@@ -217,6 +217,20 @@ void model_device_hold(struct model *model)
     model_step(model, &event);
 }
 
+/* What the shell has there is lost to it: none of it may be granted any more. */
+void model_device_stale(struct model *model)
+{
+    struct core_event event = {.type = CORE_EVENT_DEVICE_STALE};
+
+    event.device_stale.device = (uint32_t) model_below(model, MODEL_DEVICES);
+    for (unsigned i = 0; i < MODEL_CHUNKS; i++) {
+        if (model->chunks[i].created && model->chunks[i].device == event.device_stale.device)
+            model->chunks[i].forsaken = true;
+    }
+    model->stales++;
+    model_step(model, &event);
+}
+
 /* An operator empties a device now and then, and soon thinks better of it. */
 void model_device_drain(struct model *model)
 {

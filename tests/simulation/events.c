@@ -395,6 +395,8 @@ static void event_nonsense(struct model *model)
         event.device_fail.device = MODEL_DEVICES + (uint32_t) model_below(model, 1000);
     else if (event.type == CORE_EVENT_DEVICE_HOLD)
         event.device_hold.device = MODEL_DEVICES + (uint32_t) model_below(model, 1000);
+    else if (event.type == CORE_EVENT_DEVICE_STALE)
+        event.device_stale.device = MODEL_DEVICES + (uint32_t) model_below(model, 1000);
     else if (event.type == CORE_EVENT_MEMORY_OBSERVED)
         event.observed.device = MODEL_DEVICES + (uint32_t) model_below(model, 1000);
     else if (event.type >= CORE_EVENT_CHUNK_CREATED)
@@ -472,6 +474,8 @@ void model_event(struct model *model)
         model_device_fail(model);
     else if (kind == 45)
         model_crash(model);
+    else if (kind == 46 && model_chance(model, 4))
+        model_device_stale(model);
     else if (kind < 48)
         model_device_hold(model);
     else if (kind < 80)

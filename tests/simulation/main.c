@@ -27,8 +27,8 @@ static void require_coverage(const struct model *model)
         model->orphaned_seen == 0 || model->fills == 0 || model->returns == 0 ||
         model->reclaims == 0 || model->attached == 0 || model->shared == 0 ||
         model->outlived == 0 || model->own_reclaims == 0 || model->drains == 0 ||
-        model->gangs == 0 || model->holds == 0 || model->advices == 0 || model->cuts == 0 ||
-        model->crashes == 0)
+        model->gangs == 0 || model->holds == 0 || model->stales == 0 || model->advices == 0 ||
+        model->cuts == 0 || model->crashes == 0)
         model_fail(model, "a run this long met too little");
     for (unsigned i = 0; i < PRESSURE_LEVEL_MAX; i++) {
         if (model->level_seen[i] == 0)

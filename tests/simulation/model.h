@@ -48,7 +48,7 @@ struct model_chunk {
     uint64_t bytes;
     int tenant;            /* it was granted to; -1: to none yet */
     uint64_t holders;      /* clients that have it, a bit each */
-    bool forsaken;         /* one of them died with it: nobody gets it any more */
+    bool forsaken;         /* one of them died with it, or the shell lost it: nobody gets it */
     bool leaky;            /* somebody keeps an fd: its bytes come back late */
     bool asked;            /* create or release is with the shell */
     uint64_t granted_step; /* when somebody got it last */
@@ -110,7 +110,7 @@ struct model {
     uint64_t events, steps, now_ns, hash;
     uint64_t grants, refusals, timeouts, ooms, leaks, deaths, changes, orphaned_seen;
     uint64_t fills, returns, attached, shared, outlived, reclaims, own_reclaims, drains, gangs,
-        holds;
+        holds, stales;
     uint64_t core_ns; /* the core's time: that of a clock which went back is the latest before */
     uint64_t levels, advices, level_seen[PRESSURE_LEVEL_MAX];
     struct model_shown shown[MODEL_SHOWN][MODEL_DEVICES];
@@ -198,6 +198,7 @@ void model_device_drain(struct model *model);
 /* Seldom: a device is out of service until the run ends. */
 void model_device_fail(struct model *model);
 void model_device_hold(struct model *model);
+void model_device_stale(struct model *model);
 
 void model_ladder(struct model *model, struct ladder *ladder);
 void model_restore_wait(struct model *model, struct model_client *client);

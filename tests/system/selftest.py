@@ -28,6 +28,7 @@ def main():
         return 0
     print(f'1..{len(RUNS) + 1}')
     number = 0
+    before = cgroups()
     with tempfile.TemporaryDirectory(prefix='gmbd-system-', dir='/var/tmp') as source:
         os.chmod(source, 0o755)
         os.makedirs(f'{source}/tests/system')
@@ -43,15 +44,20 @@ def main():
             if not good:
                 print(f'status {done.returncode}: {done.stdout}{done.stderr}', file=sys.stderr)
     # Each run had a cgroup named after run.py's pid, which nobody else has meanwhile.
-    mine = [root for root in boot.CGROUP_ROOTS if os.path.isdir(root)
-            for each in os.listdir(root) if each.startswith('gmbd-test-') and not alive(each)]
+    mine = [path for path in cgroups() - before if not alive(path)]
     print('not ok' if mine else 'ok', f'{number + 1} - no cgroup of a run that ended is left')
     return 0
 
 
+def cgroups():
+    """Those of runs, and of others that were killed and could not tidy up."""
+    return {f'{root}/{each}' for root in boot.CGROUP_ROOTS if os.path.isdir(root)
+            for each in os.listdir(root) if each.startswith('gmbd-test-')}
+
+
 def alive(cgroup):
     """Whether the run.py that made it still runs: another stage's."""
-    return os.path.isdir(f'/proc/{cgroup.split("-")[2]}')
+    return os.path.isdir(f'/proc/{cgroup.rsplit("-", 1)[1]}')
 
 
 if __name__ == '__main__':

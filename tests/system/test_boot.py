@@ -16,7 +16,7 @@ def test_cgroups_are_unified():
 
 
 def test_the_installed_tree_is_there():
-    for program in ('gmbd', 'gmbd-mover'):
+    for program in ('gmbd', 'gmbd-mover', 'gmbd-slab'):
         assert os.access(f'/usr/local/sbin/{program}', os.X_OK), program
     bed.equal(bed.show('gmbd.service', 'LoadState'), 'loaded')
     bed.equal(bed.show('gmbd.service', 'FragmentPath'), '/usr/local/lib/systemd/system/gmbd.service')

@@ -187,7 +187,8 @@ def test_every_property_of_a_device_is_what_gmbctl_says():
                 ('ReleasingBytes', 'releasing_bytes'), ('OrphanedBytes', 'orphaned_bytes'),
                 ('UnaccountedBytes', 'unaccounted_bytes'), ('FreeBytes', 'free_bytes'),
                 ('TierBytes', 'tier_bytes'), ('TierUsedBytes', 'tier_used_bytes'),
-                ('Healthy', 'healthy'), ('Draining', 'draining')):
+                ('Healthy', 'healthy'), ('Draining', 'draining'), ('Backend', 'backend'),
+                ('MemoryLosses', 'memory_losses')):
             bed.equal((name, get(device_path(), DEVICE, name)), (name, device[member]))
         bed.equal(get(device_path(), DEVICE, 'LeasedBytes'), 32 * MIB)
 

@@ -507,6 +507,8 @@ START_TEST(leases_and_chunks_that_contradict_are_refused)
     bad = lease_record;
     bad.lease.count = LIMIT_LEASE_CHUNKS + 1;
     ck_assert_int_eq(give(&bad), -EINVAL);
+    bad.lease.count = 64 * MIB / bad.lease.chunk_bytes + 1; /* more than the device has */
+    ck_assert_int_eq(give(&bad), -EINVAL);
     bad = lease_record;
     bad.lease.chunk_bytes = MIB;
     ck_assert_int_eq(give(&bad), -EINVAL);

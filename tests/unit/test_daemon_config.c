@@ -96,6 +96,21 @@ START_TEST(percent_and_override_are_resolved_in_any_order)
 }
 END_TEST
 
+START_TEST(a_backend_is_chosen_for_all_devices_or_for_one)
+{
+    struct config *config = load_valid("[Device " UUID_A "]\nReserve=1G\nBackend=auto\n"
+                                       "[Device *]\nBackend=ipc\n");
+
+    ck_assert(!config->devices[0].ipc);
+    ck_assert(config->devices[1].ipc);
+    ck_assert_uint_eq(config->devices[0].reserve_bytes, 1 * GIB);
+    (void) config_free(config);
+    config = load_valid("");
+    ck_assert(!config->devices[0].ipc);
+    (void) config_free(config);
+}
+END_TEST
+
 START_TEST(guarantees_may_reach_the_capacity_and_not_pass_it)
 {
     (void) config_free(load_valid("[Tenant a]\nMemoryMin=3G\n[Tenant b]\nMemoryMin=5G\n"));
@@ -194,6 +209,9 @@ START_TEST(what_is_unknown_twice_or_malformed_refuses_everything)
     refused("[Tenant a]\nUnit=\n", 2);
     refused("[Device *]\nReserve=50%\n", 2);
     refused("[Device *]\nWeight=1\n", 2);
+    refused("[Device *]\nBackend=vmm\n", 2);
+    refused("[Device *]\nBackend=\n", 2);
+    refused("[Device *]\nBackend=ipc\nReserve=1G\nBackend=auto\n", 4);
     /* inih would join an indented line to the value before it. */
     (void) config_free(load_valid("[Tenant a]\n  Weight=1\n  Priority=2\n"));
 }
@@ -251,6 +269,7 @@ END_TEST
 
 UNIT_MAIN("daemon_config", a_tenant_without_keys_has_no_limits,
     no_tenant_at_all_is_one_for_the_own_user_alone, percent_and_override_are_resolved_in_any_order,
+    a_backend_is_chosen_for_all_devices_or_for_one,
     guarantees_may_reach_the_capacity_and_not_pass_it, every_key_takes_its_range_and_no_more,
     the_broker_keys_take_what_they_are_for, what_is_unknown_twice_or_malformed_refuses_everything,
     long_lines_and_names_are_refused_not_cut, the_first_rule_that_fits_wins)

@@ -207,6 +207,45 @@ static int decode_grant(size_t count, uint32_t first, uint32_t total)
     return r;
 }
 
+/* A grant of one chunk of that kind, with so many bytes of a handle. */
+static int decode_handle(Gmb__HandleType kind, size_t bytes)
+{
+    static uint8_t handle[FRAME_IPC_HANDLE_BYTES + 1];
+    Gmb__Chunk chunk = GMB__CHUNK__INIT, *pointer = &chunk;
+    Gmb__BrokerMessage message = GMB__BROKER_MESSAGE__INIT, *again = NULL;
+    Gmb__Grant grant = GMB__GRANT__INIT;
+    struct frame frame;
+    int r;
+
+    chunk.ipc_handle = (ProtobufCBinaryData){bytes, handle};
+    grant.lease = grant.chunk_bytes = 1;
+    grant.total_chunks = 1;
+    grant.handle_type = kind;
+    grant.n_chunks = 1;
+    grant.chunks = &pointer;
+    message.body_case = GMB__BROKER_MESSAGE__BODY_GRANT;
+    message.grant = &grant;
+    ck_assert_int_eq(frame_encode(&frame, &message.base), 0);
+    r = frame_decode_broker(frame.bytes, frame.size, &again);
+    if (r == 0) {
+        ck_assert_uint_eq(
+            frame_broker_fds(again), kind == GMB__HANDLE_TYPE__HANDLE_TYPE_IPC ? 0 : 1);
+        frame_message_free(&again->base);
+    }
+    return r;
+}
+
+START_TEST(a_slab_has_a_handle_of_64_bytes_and_no_fd)
+{
+    ck_assert_int_eq(decode_handle(GMB__HANDLE_TYPE__HANDLE_TYPE_IPC, 64), 0);
+    ck_assert_int_eq(decode_handle(GMB__HANDLE_TYPE__HANDLE_TYPE_IPC, 0), -EBADMSG);
+    ck_assert_int_eq(decode_handle(GMB__HANDLE_TYPE__HANDLE_TYPE_IPC, 16), -EBADMSG);
+    ck_assert_int_eq(decode_handle(GMB__HANDLE_TYPE__HANDLE_TYPE_IPC, 65), -EBADMSG);
+    ck_assert_int_eq(decode_handle(GMB__HANDLE_TYPE__HANDLE_TYPE_POSIX_FD, 0), 0);
+    ck_assert_int_eq(decode_handle(GMB__HANDLE_TYPE__HANDLE_TYPE_POSIX_FD, 64), -EBADMSG);
+}
+END_TEST
+
 START_TEST(grants_are_whole_and_bounded)
 {
     ck_assert_int_eq(decode_grant(1, 0, 1), 0);
@@ -285,5 +324,6 @@ END_TEST
 UNIT_MAIN("proto_frame", what_was_encoded_is_decoded, an_envelope_needs_id_and_body,
     what_a_client_tells_has_no_id_and_what_it_asks_has, runs_of_numbers_end_at_their_bound,
     names_end_at_their_bound, strings_hold_text_alone, uuids_have_sixteen_bytes_or_none,
-    grants_are_whole_and_bounded, a_body_that_nobody_knows_is_an_event_of_the_brokers_alone,
-    a_frame_ends_at_its_bound, fields_that_only_cost_time_are_few)
+    grants_are_whole_and_bounded, a_slab_has_a_handle_of_64_bytes_and_no_fd,
+    a_body_that_nobody_knows_is_an_event_of_the_brokers_alone, a_frame_ends_at_its_bound,
+    fields_that_only_cost_time_are_few)

@@ -1,0 +1,32 @@
+/* For tests of devices that share their memory over CUDA IPC: slabs, their process, and a driver of
+ * the test's own process, as any program has one. */
+#pragma once
+
+#include "gpu/loader.h"
+#include "tests/integration/raw.h"
+
+#define MIB (UINT64_C(1) << 20)
+
+/* The environment of a broker whose devices can do nothing else. */
+extern const char *const slabs_only[];
+
+/* Waits with the usual deadline. */
+#define wait_until(condition)                                                                      \
+    do {                                                                                           \
+        uint64_t deadline_ = harness_now_ms() + HARNESS_DEADLINE_MS;                               \
+                                                                                                   \
+        while (!(condition)) {                                                                     \
+            ck_assert_msg(harness_now_ms() < deadline_, "in time: %s", #condition);                \
+            harness_breathe();                                                                     \
+        }                                                                                          \
+    } while (0)
+
+/* A lease of so many bytes, with the bytes of its slab's handle. */
+uint64_t slab_take(struct raw *raw, uint64_t bytes, CUipcMemHandle *ret_handle);
+/* Kills the process that has the memory of the broker's only such device. */
+void slab_kill(const struct harness *harness);
+
+extern struct cuda_api slab_driver;
+/* Makes a context on the first device and the calling thread's. */
+void slab_driver_begin(void);
+CUresult slab_open(const CUipcMemHandle *handle, CUdeviceptr *ret);
