@@ -7,6 +7,9 @@ import node
 from node import MIB
 
 UNIT = 'chat-keeps.service'
+# Another build, by what it says; the drop-in is read behind node's.
+NEXT = f'{node.BUILD}/tests/integration/gmbd-next'
+UPGRADE = '/run/systemd/system/gmbd.service.d/upgrade.conf'
 
 
 def setup():
@@ -26,6 +29,19 @@ def test_a_restarted_broker_leaves_its_leases_to_the_next():
         for _each in range(3):
             succeed(lambda before: bed.run('systemctl', 'restart', 'gmbd.service'))
             kept(client)
+
+
+def test_an_upgraded_broker_takes_the_leases_over_and_gives_them_back():
+    with node.worker(UNIT, 32 * MIB) as client:
+        before = node.gmbctl('status')['version']
+        bed.write(UPGRADE, f'[Service]\nExecStart=\nExecStart={NEXT} --gpu=sim\n')
+        succeed_reloaded()
+        kept(client)
+        bed.equal(node.gmbctl('status')['version'], before + '-next')
+        os.unlink(UPGRADE)
+        succeed_reloaded()
+        kept(client)
+        bed.equal(node.gmbctl('status')['version'], before)
 
 
 def test_a_broker_that_the_watchdog_ends_leaves_its_leases_to_the_next():
@@ -90,6 +106,11 @@ def succeed(end):
     end(before)
     bed.wait_for('another broker', lambda: node.pid() not in (0, before))
     bed.wait_for('active', lambda: bed.show('gmbd.service', 'ActiveState') == 'active')
+
+
+def succeed_reloaded():
+    bed.run('systemctl', 'daemon-reload')
+    succeed(lambda before: bed.run('systemctl', 'restart', 'gmbd.service'))
 
 
 def kept(client):
