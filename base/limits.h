@@ -55,7 +55,7 @@
 /* Segments of one tenant or share group: a broker that lists, verifies and demotes them looks at
  * all of them. A server has tens of models, not hundreds. */
 #define LIMIT_SEGMENTS_PER_TENANT 256
-/* Requests that wait until a segment of one tenant is written, or is back on the device. */
+/* Requests of one tenant that wait until a segment is written, or is back on the device. */
 #define LIMIT_SEGMENT_WAITERS 1024
 /* Runs of chunks that one client gives back while the broker still moves pages there. */
 #define LIMIT_RETURNS_HELD 256

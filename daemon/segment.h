@@ -120,9 +120,11 @@ struct segment {
 struct segments {
     struct broker *broker;
     struct segment_space *spaces[LIMIT_TENANTS];
-    struct list all;       /* struct segment.all_link, by number */
-    struct list noted;     /* struct segment_space.noted_link */
-    struct heap deadlines; /* struct segment_waiter.deadline */
+    uint32_t
+        waiting[LIMIT_TENANTS]; /* requests, by the tenant of who asked: for its share group, too */
+    struct list all;            /* struct segment.all_link, by number */
+    struct list noted;          /* struct segment_space.noted_link */
+    struct heap deadlines;      /* struct segment_waiter.deadline */
     struct event *timer;
     uint64_t due_ns;   /* when something is due; CLOCK_NEVER */
     uint64_t timer_ns; /* when it fires; the same */

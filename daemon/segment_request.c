@@ -90,6 +90,7 @@ struct segment_waiter *segment_waiter_free(struct segment_waiter *waiter)
     heap_remove(&waiter->space->broker->segments->deadlines, &waiter->deadline);
     waiter_place(waiter, NULL, NULL);
     waiter->space->waiter_count--;
+    waiter->space->broker->segments->waiting[waiter->tenant]--;
     segments_note(waiter->space->broker, waiter->space->tenant);
     free(waiter);
     return NULL;
@@ -111,6 +112,7 @@ static struct segment_waiter *waiter_new(
     waiter->session = session;
     waiter->id = message->id;
     waiter->client = client->id;
+    waiter->tenant = session->client->tenant_index;
     waiter->bytes = body->bytes;
     waiter->chunk_bytes = body->chunk_bytes;
     waiter->wait_ns = MIN(body->wait_ns, LIMIT_WAIT_NS);
@@ -118,6 +120,7 @@ static struct segment_waiter *waiter_new(
     list_init(&waiter->link);
     waiter_place(waiter, NULL, &space->unserved);
     space->waiter_count++;
+    segments->waiting[waiter->tenant]++;
     heap_push(&segments->deadlines, &waiter->deadline,
         add_saturate(clock_now(session->broker->clock), waiter->wait_ns));
     return waiter;
@@ -389,10 +392,10 @@ void on_segment_request(struct session *session, const Gmb__ClientMessage *messa
     }
     request.client = client->id;
     request.waiter->device = device;
-    if (request.waiter->space->waiter_count > LIMIT_SEGMENT_WAITERS) {
+    if (session->broker->segments->waiting[request.waiter->tenant] > LIMIT_SEGMENT_WAITERS) {
         (void) segment_waiter_free(request.waiter);
         message_refuse(session, message->id, GMB_STATUS_EXHAUSTED, GMB_LIMIT_REQUESTS, 0, 0,
-            "too many requests wait for segments of the tenant or share group");
+            "too many requests of the tenant wait for segments");
         return;
     }
     if (!request_register(session, &request, "")) {

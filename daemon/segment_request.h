@@ -15,8 +15,9 @@ struct segment_waiter {
     struct segment_space *space;
     struct segment *segment; /* that it waits for; NULL: it is to be looked at */
     struct session *session;
-    uint64_t id;    /* of the request */
-    core_id client; /* for whom: the session's client, or its guest in the group */
+    uint64_t id;     /* of the request */
+    core_id client;  /* for whom: the session's client, or its guest in the group */
+    uint32_t tenant; /* that it counts for: the session's */
     uint32_t device;
     uint64_t bytes, chunk_bytes; /* bytes 0: it only opens */
     uint64_t wait_ns;

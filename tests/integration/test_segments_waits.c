@@ -212,6 +212,52 @@ START_TEST(who_is_out_of_the_group_opens_nothing_of_it)
 }
 END_TEST
 
+/* Each tenant has its own places to wait, whoever's the segment is. */
+START_TEST(one_tenant_of_a_group_leaves_room_to_wait_for_the_others)
+{
+    struct member_order order = segment_order(MEMBER_CREATE, "llama", WEIGHTS);
+    Gmb__ClientMessage message = GMB__CLIENT_MESSAGE__INIT;
+    Gmb__SegmentStatus status = {0};
+    struct member stranger;
+    Gmb__SegmentRequest body;
+    struct raw raw;
+
+    if (geteuid() != 0)
+        return;
+    begin(SEGMENT_BROKER "[ShareGroup models]\n"
+                         "[Tenant other]\nUser=65534\nShareGroup=models\n"
+                         "[Tenant test]\nUser=0\nShareGroup=models\n");
+    member_start(&stranger, &harness, STRANGER);
+    order.group = 1;
+    ck_assert_int_eq(member_do(&first, &order), 0);
+    raw_connect(&raw, &harness);
+    gmb__segment_request__init(&body);
+    body.name = order.name;
+    body.wait_ns = SEGMENT_WAIT;
+    body.group = true;
+    message.body_case = GMB__CLIENT_MESSAGE__BODY_SEGMENT_REQUEST;
+    message.segment_request = &body;
+    for (unsigned i = 0; i < LIMIT_SEGMENT_WAITERS; i++) {
+        (void) raw_send(&raw, &message);
+        if (i % 32 == 31) /* the broker has read it all */
+            raw_expect_error(&raw, seal_ask(&raw, 0), GMB_STATUS_NOT_FOUND);
+    }
+    while (status.waiting < LIMIT_SEGMENT_WAITERS)
+        ck_assert(segment_status(&harness, "llama", &status));
+    order.what = MEMBER_OPEN;
+    ck_assert_int_eq(member_do(&second, &order), GMB_E_EXHAUSTED);
+    ck_assert_str_eq(second.answer.limit, "requests");
+    member_tell(&stranger, &order);
+    while (status.waiting <= LIMIT_SEGMENT_WAITERS)
+        ck_assert(segment_status(&harness, "llama", &status));
+    raw_close(&raw);
+    segment_do(&first, 0, MEMBER_SEAL, "", 0);
+    ck_assert_int_eq(member_answer(&stranger), 0);
+    member_end(&stranger, 0);
+    end();
+}
+END_TEST
+
 START_TEST(times_that_are_configured_anew_hold_for_what_is_there)
 {
     uint64_t deadline = harness_now_ms() + HARNESS_DEADLINE_MS;
@@ -258,5 +304,6 @@ END_TEST
 UNIT_MAIN("integration: who waits for segments", who_gives_back_what_is_being_sealed_is_told_so,
     each_waits_for_memory_as_long_as_it_said, a_queue_of_refused_writers_is_answered,
     who_is_out_of_the_group_opens_nothing_of_it,
+    one_tenant_of_a_group_leaves_room_to_wait_for_the_others,
     times_that_are_configured_anew_hold_for_what_is_there,
     no_mover_is_kept_for_what_only_its_name_is_left_of)
