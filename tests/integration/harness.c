@@ -183,7 +183,7 @@ static void kept_broker_kill(void)
 }
 
 /* One whose broker died, and which is about to: the keeper reaps it. */
-static bool is_mover(int pid)
+static bool is_helper(int pid)
 {
     char path[64], name[32] = "";
     FILE *file;
@@ -195,7 +195,7 @@ static bool is_mover(int pid)
     if (fscanf(file, "%31s", name) != 1)
         name[0] = '\0';
     (void) fclose(file);
-    return strcmp(name, "gmbd-mover") == 0;
+    return strcmp(name, "gmbd-mover") == 0 || strcmp(name, "gmbd-slab") == 0;
 }
 
 /* The broker among the keeper's children; waits for it. `before`: one that is gone. */
@@ -213,14 +213,14 @@ static pid_t kept_find(struct harness *harness, pid_t before)
         int child;
 
         while (file != NULL && fscanf(file, "%d", &child) == 1) {
-            if (child == before || is_mover(child))
+            if (child == before || is_helper(child))
                 continue;
             pid = child;
             found++;
         }
         if (file != NULL)
             (void) fclose(file);
-        /* A mover that wasn't yet one when its broker was killed looks like a broker, and ends. */
+        /* A helper that wasn't yet one when its broker was killed looks like a broker, and ends. */
         if (found == 1)
             break;
         if (harness_now_ms() > deadline)
