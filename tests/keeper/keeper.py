@@ -101,6 +101,8 @@ class Keeper:
 def keeper(script, *options, **more):
     """Whatever the test leaves: the keeper is gone at the end, its folder for the socket with it."""
     with tempfile.TemporaryDirectory(prefix='gmbd-keeper-test.') as directory:
+        runtime = '/run' if os.geteuid() == 0 else directory
+        before = set(os.listdir(runtime))  # of one that was killed, and had the same pid
         made = Keeper(directory, script, *options, **more)
         try:
             yield made
@@ -113,8 +115,7 @@ def keeper(script, *options, **more):
                     made.process.kill()
                     made.process.wait()
                     raise
-        runtime = '/run' if os.geteuid() == 0 else directory
-        left = [name for name in os.listdir(runtime)
+        left = [name for name in set(os.listdir(runtime)) - before
                 if name.startswith(f'gmbd-keeper.{made.process.pid}.')]
         assert not left, left
 
