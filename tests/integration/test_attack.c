@@ -357,14 +357,6 @@ static uint64_t resident_bytes(pid_t pid)
     return resident * (uint64_t) sysconf(_SC_PAGESIZE);
 }
 
-/* Of a broker that keeps nothing for those that it refuses. A sanitizer keeps what was freed for a
- * while, to find who uses it still. */
-#ifdef __SANITIZE_ADDRESS__
-#define GROWTH_MAX (64u << 20)
-#else
-#define GROWTH_MAX (16u << 20)
-#endif
-
 /* In windows of so many: more in flight than this isn't faster. */
 enum { WINDOW = 64 };
 
@@ -403,7 +395,7 @@ START_TEST(small_leases_without_number_stop_at_the_tenants_own_limit)
         return;
     before = resident_bytes(bed.harness.pid);
     attack(take_small_leases);
-    ck_assert_uint_lt(resident_bytes(bed.harness.pid), before + GROWTH_MAX);
+    ck_assert_uint_lt(resident_bytes(bed.harness.pid), before + UNIT_GROWTH(16u << 20));
     end();
 }
 END_TEST
