@@ -2,10 +2,10 @@
 #include "tests/integration/harness.h"
 
 #include <check.h>
-#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
 #include <linux/close_range.h>
 #include <poll.h>
 #include <signal.h>
@@ -67,6 +67,36 @@ bool harness_logged(const struct harness *harness, const char *text)
     return harness_log_count(harness, text) > 0;
 }
 
+/* ------------------------------------------------------------------ processes */
+
+struct process {
+    char name[32], state; /* 'Z': it has ended */
+    pid_t parent;
+};
+
+/* False when there is none. */
+static bool process_read(pid_t pid, struct process *ret)
+{
+    char path[64];
+    bool found;
+    FILE *file;
+
+    (void) snprintf(path, sizeof(path), "/proc/%d/stat", (int) pid);
+    file = fopen(path, "re");
+    if (file == NULL)
+        return false;
+    found = fscanf(file, "%*d (%31[^)]) %c %d", ret->name, &ret->state, &ret->parent) == 3;
+    (void) fclose(file);
+    return found;
+}
+
+char harness_process_state(pid_t pid)
+{
+    struct process process;
+
+    return process_read(pid, &process) ? process.state : '?';
+}
+
 /* ------------------------------------------------------------------ start */
 
 static int notify_open(const struct harness *harness, struct sockaddr_un *address)
@@ -87,6 +117,12 @@ static pid_t top(const struct harness *harness)
     return harness->keeper != 0 ? harness->keeper : harness->pid;
 }
 
+/* What a test that ends early would leave: a keeper that is killed can't tidy up. */
+static struct {
+    pid_t owner, keeper, broker; /* 0: none */
+    char notify[128];            /* the keeper's socket, alone in its folder */
+} kept;
+
 static void ready_wait(struct harness *harness)
 {
     uint64_t deadline = harness_now_ms() + HARNESS_DEADLINE_MS;
@@ -97,7 +133,7 @@ static void ready_wait(struct harness *harness)
         ssize_t n;
 
         if (waitpid(top(harness), NULL, WNOHANG) == top(harness)) {
-            harness->pid = harness->keeper = 0;
+            harness->pid = harness->keeper = kept.keeper = 0;
             harness_fail(harness, "the broker ended before it was ready");
         }
         if (harness_now_ms() > deadline)
@@ -173,62 +209,82 @@ static void broker_exec(const struct harness *harness)
     _exit(127);
 }
 
-/* A test that fails doesn't leave its broker behind, which the keeper would have to end. */
-static pid_t kept_broker;
-
-static void kept_broker_kill(void)
+static void kept_remove(void)
 {
-    if (kept_broker > 0)
-        (void) kill(kept_broker, SIGKILL);
+    if (kept.owner != getpid())
+        return; /* a fork of the test ends */
+    if (kept.keeper > 0 && kill(kept.keeper, SIGKILL) == 0)
+        (void) waitpid(kept.keeper, NULL, 0); /* it starts no other */
+    if (kept.broker > 0)
+        (void) kill(kept.broker, SIGKILL);
+    if (kept.notify[0] != '\0') {
+        (void) unlink(kept.notify);
+        (void) rmdir(dirname(kept.notify));
+    }
+    memset(&kept, 0, sizeof(kept));
 }
 
-/* One whose broker died, and which is about to: the keeper reaps it. */
-static bool is_helper(int pid)
+/* The environment that the broker was started with says where its keeper listens. */
+static void kept_notify_read(pid_t broker)
 {
-    char path[64], name[32] = "";
+    static const char name[] = "NOTIFY_SOCKET=";
+    _cleanup_free_ char *line = NULL;
+    char path[64];
+    size_t room = 0;
     FILE *file;
 
-    (void) snprintf(path, sizeof(path), "/proc/%d/comm", pid);
+    (void) snprintf(path, sizeof(path), "/proc/%d/environ", (int) broker);
     file = fopen(path, "re");
-    if (file == NULL)
-        return true; /* gone already */
-    if (fscanf(file, "%31s", name) != 1)
-        name[0] = '\0';
-    (void) fclose(file);
-    return strcmp(name, "gmbd-mover") == 0 || strcmp(name, "gmbd-slab") == 0;
+    while (file != NULL && getdelim(&line, &room, '\0', file) >= 0) {
+        if (strncmp(line, name, strlen(name)) == 0)
+            (void) snprintf(kept.notify, sizeof(kept.notify), "%s", line + strlen(name));
+    }
+    if (file != NULL)
+        (void) fclose(file);
 }
 
-/* The broker among the keeper's children; waits for it. `before`: one that is gone. */
+/* The broker that the keeper said last that it started; 0: none. */
+static pid_t kept_said(const struct harness *harness)
+{
+    static const char text[] = "the broker is process ";
+    FILE *file = fopen(harness->log, "re");
+    _cleanup_free_ char *line = NULL;
+    size_t room = 0;
+    int pid = 0;
+
+    while (file != NULL && getline(&line, &room, file) >= 0) {
+        const char *said = strstr(line, text);
+
+        if (said != NULL && strchr(said, ',') != NULL)
+            pid = (int) strtol(said + strlen(text), NULL, 10);
+    }
+    if (file != NULL)
+        (void) fclose(file);
+    return (pid_t) pid;
+}
+
+/*
+ * The broker that the keeper runs; waits for it. `before`: one that is gone. Its word alone tells
+ * it from the other children of a keeper that adopts orphans: a mover or slab process whose broker
+ * died before it became its own program has the broker's name.
+ */
 static pid_t kept_find(struct harness *harness, pid_t before)
 {
     uint64_t deadline = harness_now_ms() + HARNESS_DEADLINE_MS;
-    char path[64];
-    int pid = 0;
+    struct process process;
+    pid_t pid;
 
-    (void) snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int) harness->keeper,
-        (int) harness->keeper);
     for (;;) {
-        FILE *file = fopen(path, "re");
-        unsigned found = 0;
-        int child;
-
-        while (file != NULL && fscanf(file, "%d", &child) == 1) {
-            if (child == before || is_helper(child))
-                continue;
-            pid = child;
-            found++;
-        }
-        if (file != NULL)
-            (void) fclose(file);
-        /* A helper that wasn't yet one when its broker was killed looks like a broker, and ends. */
-        if (found == 1)
+        pid = kept_said(harness);
+        if (pid != 0 && pid != before && process_read(pid, &process) && process.state != 'Z' &&
+            process.parent == harness->keeper)
             break;
         if (harness_now_ms() > deadline)
             harness_fail(harness, "the keeper starts no broker");
         harness_breathe();
     }
-    kept_broker = (pid_t) pid;
-    return kept_broker;
+    kept.broker = pid;
+    return pid;
 }
 
 static void broker_start(struct harness *harness)
@@ -242,11 +298,16 @@ static void broker_start(struct harness *harness)
     if (harness->pid == 0)
         broker_exec(harness);
     (void) unsetenv("NOTIFY_SOCKET");
-    if (harness->keeper != 0)
+    if (harness->keeper != 0) {
+        kept.owner = getpid();
+        kept.keeper = harness->pid;
         harness->keeper = harness->pid;
+    }
     ready_wait(harness);
-    if (harness->keeper != 0)
+    if (harness->keeper != 0) {
         harness->pid = kept_find(harness, 0);
+        kept_notify_read(harness->pid);
+    }
 }
 
 void harness_configure(const struct harness *harness, const char *text)
@@ -310,7 +371,7 @@ void harness_start_with(struct harness *harness, const char *text, const char *c
 
 void harness_start_kept(struct harness *harness, const char *text, const char *const *environment)
 {
-    (void) atexit(kept_broker_kill);
+    (void) atexit(kept_remove);
     *harness = (struct harness){.notify_fd = -1, .keeper = -1};
     start(harness, text, environment);
 }
@@ -361,7 +422,8 @@ static void folder_remove(struct harness *harness)
 
 static void broker_gone(struct harness *harness)
 {
-    harness->pid = harness->keeper = kept_broker = 0;
+    harness->pid = harness->keeper = 0;
+    memset(&kept, 0, sizeof(kept));
     close_fd(&harness->notify_fd);
 }
 
@@ -399,9 +461,8 @@ void harness_stop(struct harness *harness)
 void harness_discard(struct harness *harness)
 {
     if (harness->keeper != 0) {
-        ck_assert_int_eq(kill(harness->keeper, SIGKILL), 0);
-        ck_assert_int_eq(waitpid(harness->keeper, NULL, 0), harness->keeper);
-        kept_broker_kill();
+        ck_assert_int_eq(kept.owner, getpid());
+        kept_remove();
         broker_gone(harness);
     } else {
         harness_kill(harness);
@@ -435,22 +496,14 @@ static size_t children(const struct harness *harness, const char *wanted, pid_t 
 
     ck_assert_ptr_nonnull(proc);
     while ((entry = readdir(proc)) != NULL) {
-        char path[300], name[32] = "", state = 'Z';
-        int pid, parent = 0;
-        FILE *file;
+        pid_t pid = (pid_t) strtol(entry->d_name, NULL, 10);
+        struct process process;
 
-        if (!isdigit((unsigned char) entry->d_name[0]))
+        if (pid == 0 || !process_read(pid, &process) || process.parent != harness->pid ||
+            strcmp(process.name, wanted) != 0 || process.state == 'Z')
             continue;
-        (void) snprintf(path, sizeof(path), "/proc/%s/stat", entry->d_name);
-        file = fopen(path, "re");
-        if (file == NULL)
-            continue;
-        if (fscanf(file, "%d (%31[^)]) %c %d", &pid, name, &state, &parent) == 4 &&
-            parent == harness->pid && strcmp(name, wanted) == 0 && state != 'Z') {
-            ck_assert_uint_lt(count, max);
-            ret[count++] = (pid_t) pid;
-        }
-        (void) fclose(file);
+        ck_assert_uint_lt(count, max);
+        ret[count++] = pid;
     }
     (void) closedir(proc);
     return count;

@@ -73,6 +73,8 @@ void harness_restart(struct harness *harness);
 int harness_dial(const char *path);
 
 size_t harness_open_fds(pid_t pid);
+/* The letter of /proc/PID/stat: 'T' is stopped, 'Z' has ended; '?': there is no such process. */
+char harness_process_state(pid_t pid);
 uint64_t harness_free_bytes(struct harness *harness);
 /* The broker's children that are movers and live, at most `max`; how many. */
 size_t harness_movers(const struct harness *harness, pid_t *ret, size_t max);
