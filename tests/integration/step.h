@@ -17,3 +17,10 @@ void step_arm(const char *path, unsigned n, int signal, bool parent);
 bool step_taken(const char *path);
 /* Nobody is to any more. Whether nobody has. */
 bool step_disarm(const char *path);
+
+/*
+ * Calls `run` in a process of its own, since a driver is opened once for one simulated GPU, with a
+ * kind of interruption and the message at which it is to come. What `run` says: false when nobody
+ * got as far as that message.
+ */
+bool step_run_apart(bool (*run)(int kind, unsigned n), int kind, unsigned n);

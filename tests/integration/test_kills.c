@@ -113,26 +113,11 @@ static void patience(uint64_t deadline, const char *what)
     harness_breathe();
 }
 
-static char state_of(pid_t pid)
-{
-    char path[64], state = '?';
-    FILE *file;
-
-    (void) snprintf(path, sizeof(path), "/proc/%d/stat", (int) pid);
-    file = fopen(path, "re");
-    if (file != NULL) {
-        if (fscanf(file, "%*d (%*[^)]) %c", &state) != 1)
-            state = '?';
-        (void) fclose(file);
-    }
-    return state;
-}
-
 static void wait_stopped(pid_t pid)
 {
     uint64_t deadline = harness_now_ms() + PATIENCE_MS;
 
-    while (state_of(pid) != 'T')
+    while (harness_process_state(pid) != 'T')
         patience(deadline, "the process stops");
 }
 
@@ -221,16 +206,17 @@ static void wait_dead_gone(const struct harness *harness)
 }
 
 /* False when nobody got as far as that message. */
-static bool run_interrupted(enum interruption kind, unsigned n)
+static bool run_interrupted(int number, unsigned n)
 {
     static struct harness harness;
     char folder[SCRATCH_PATH_BYTES], path[96], variable[128], under[160];
     const char *const environment[] = {variable, under, NULL};
     struct lessee_process worker, other;
+    enum interruption kind = (enum interruption) number;
     uint64_t deadline;
     bool taken = false;
 
-    ck_assert_uint_lt(kind, INTERRUPTION_MAX);
+    ck_assert_int_lt(number, INTERRUPTION_MAX);
     ck_assert_int_eq(scratch_make(folder), 0);
     (void) snprintf(path, sizeof(path), "%s/step", folder);
     (void) snprintf(
@@ -268,25 +254,6 @@ static bool run_interrupted(enum interruption kind, unsigned n)
 
 /* ------------------------------------------------------------------ runs */
 
-#define EXIT_TAKEN 10
-#define EXIT_WHOLE 11
-
-/* Each in a process of its own: a driver is opened once for one simulated GPU. */
-static bool run_apart(enum interruption kind, unsigned n)
-{
-    pid_t pid = fork();
-    int status;
-
-    ck_assert_int_ge(pid, 0);
-    if (pid == 0)
-        exit(run_interrupted(kind, n) ? EXIT_TAKEN : EXIT_WHOLE);
-    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-    ck_assert_msg(WIFEXITED(status) &&
-                      (WEXITSTATUS(status) == EXIT_TAKEN || WEXITSTATUS(status) == EXIT_WHOLE),
-        "the run that is interrupted at message %u failed", n);
-    return WEXITSTATUS(status) == EXIT_TAKEN;
-}
-
 START_TEST(whoever_is_interrupted_at_any_message_nobody_else_notices)
 {
     unsigned each = (unsigned) strtoul(getenv("KILLS_EACH"), NULL, 10);
@@ -294,7 +261,7 @@ START_TEST(whoever_is_interrupted_at_any_message_nobody_else_notices)
 
     board = mmap(NULL, sizeof(*board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     ck_assert_ptr_ne(board, MAP_FAILED);
-    while (n < STEPS_MAX && run_apart((enum interruption) _i, n))
+    while (n < STEPS_MAX && step_run_apart(run_interrupted, _i, n))
         n += each;
     ck_assert_uint_lt(n, STEPS_MAX);
     ck_assert_uint_gt(n, STEPS_MIN);

@@ -34,21 +34,6 @@ static const int signals[INTERRUPTION_MAX] = {
     [STOPPED_KILLED] = SIGSTOP,
 };
 
-static bool is_stopped(pid_t pid)
-{
-    char path[64], state = '?';
-    FILE *file;
-
-    (void) snprintf(path, sizeof(path), "/proc/%d/stat", (int) pid);
-    file = fopen(path, "re");
-    if (file == NULL)
-        return false;
-    if (fscanf(file, "%*d (%*[^)]) %c", &state) != 1)
-        state = '?';
-    (void) fclose(file);
-    return state == 'T';
-}
-
 /* Whoever is stopped gets `signal`, beside the test, which waits for pages meanwhile. The broker
  * may end it before. */
 static pid_t rouser_start(const struct harness *harness, const char *path, int signal)
@@ -63,7 +48,7 @@ static pid_t rouser_start(const struct harness *harness, const char *path, int s
         size_t count = step_taken(path) ? harness_movers(harness, movers, ARRAY_SIZE(movers)) : 0;
 
         for (size_t i = 0; i < count; i++) {
-            if (is_stopped(movers[i]))
+            if (harness_process_state(movers[i]) == 'T')
                 (void) kill(movers[i], signal);
         }
         harness_breathe();
@@ -77,7 +62,7 @@ static void rouser_end(pid_t pid)
 }
 
 /* False when the mover didn't get as far as that message. */
-static bool run_interrupted(enum interruption kind, unsigned n)
+static bool run_interrupted(int kind, unsigned n)
 {
     static struct harness harness;
     static struct pages pages;
@@ -86,7 +71,7 @@ static bool run_interrupted(enum interruption kind, unsigned n)
     pid_t rouser;
     bool taken;
 
-    ck_assert_uint_lt(kind, INTERRUPTION_MAX);
+    ck_assert_int_lt(kind, INTERRUPTION_MAX);
     ck_assert_int_eq(scratch_make(folder), 0);
     (void) snprintf(path, sizeof(path), "%s/step", folder);
     (void) snprintf(variable, sizeof(variable), "%s=%s", STEP_VARIABLE, path);
@@ -109,30 +94,11 @@ static bool run_interrupted(enum interruption kind, unsigned n)
     return taken;
 }
 
-#define EXIT_TAKEN 10
-#define EXIT_WHOLE 11
-
-/* Each in a process of its own: a driver is opened once for one simulated GPU. */
-static bool run_apart(enum interruption kind, unsigned n)
-{
-    pid_t pid = fork();
-    int status;
-
-    ck_assert_int_ge(pid, 0);
-    if (pid == 0)
-        exit(run_interrupted(kind, n) ? EXIT_TAKEN : EXIT_WHOLE);
-    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-    ck_assert_msg(WIFEXITED(status) &&
-                      (WEXITSTATUS(status) == EXIT_TAKEN || WEXITSTATUS(status) == EXIT_WHOLE),
-        "the run in which the mover is interrupted at message %u failed", n);
-    return WEXITSTATUS(status) == EXIT_TAKEN;
-}
-
 START_TEST(a_mover_that_is_interrupted_at_any_message_loses_no_page)
 {
     unsigned n = 1;
 
-    while (n < STEPS_MAX && run_apart((enum interruption) _i, n))
+    while (n < STEPS_MAX && step_run_apart(run_interrupted, _i, n))
         n++;
     ck_assert_uint_lt(n, STEPS_MAX);
     ck_assert_uint_gt(n, STEPS_MIN);

@@ -13,24 +13,9 @@
 
 /* ------------------------------------------------------------------ looks */
 
-static Gmb__ControlReply *status_get(const struct harness *harness)
-{
-    Gmb__ControlRequest request;
-    Gmb__ControlReply *reply;
-    Gmb__StatusGet body;
-
-    gmb__control_request__init(&request);
-    gmb__status_get__init(&body);
-    request.body_case = GMB__CONTROL_REQUEST__BODY_STATUS_GET;
-    request.status_get = &body;
-    reply = raw_control(harness, &request);
-    ck_assert_int_eq(reply->body_case, GMB__CONTROL_REPLY__BODY_STATUS);
-    return reply;
-}
-
 static void expect_backend(const struct harness *harness, size_t device, Gmb__Backend backend)
 {
-    Gmb__ControlReply *reply = status_get(harness);
+    Gmb__ControlReply *reply = raw_status(harness);
 
     ck_assert_uint_gt(reply->status->n_devices, device);
     ck_assert_int_eq(reply->status->devices[device]->backend, backend);
@@ -39,7 +24,7 @@ static void expect_backend(const struct harness *harness, size_t device, Gmb__Ba
 
 static uint64_t losses(const struct harness *harness)
 {
-    Gmb__ControlReply *reply = status_get(harness);
+    Gmb__ControlReply *reply = raw_status(harness);
     uint64_t count = reply->status->devices[0]->memory_losses;
 
     frame_message_free(&reply->base);
@@ -61,16 +46,7 @@ static void expect_lost(struct raw *raw)
 /* It has ended, whoever is to reap it. */
 static bool process_gone(pid_t pid)
 {
-    char path[32], state = 'Z';
-    FILE *file;
-
-    (void) snprintf(path, sizeof(path), "/proc/%d/stat", (int) pid);
-    file = fopen(path, "re");
-    if (file == NULL)
-        return true;
-    ck_assert_int_eq(fscanf(file, "%*d (%*[^)]) %c", &state), 1);
-    (void) fclose(file);
-    return state == 'Z';
+    return strchr("Z?", harness_process_state(pid)) != NULL;
 }
 
 /* ------------------------------------------------------------------ which device, and what not */
@@ -355,7 +331,7 @@ START_TEST(a_slab_process_that_cannot_start_takes_its_device_out_of_service_by_n
         ck_assert(failed || message->body_case == GMB__BROKER_MESSAGE__BODY_ERROR);
         frame_message_free(&message->base);
     }
-    reply = status_get(&harness);
+    reply = raw_status(&harness);
     ck_assert_str_eq(reply->status->devices[0]->failure,
         "gmbd-slab can't be used: exited with status 1 (it could not be confined)");
     frame_message_free(&reply->base);
