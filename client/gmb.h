@@ -328,7 +328,9 @@ int gmb_page_unpin(gmb_arena *arena, size_t n, const uint32_t *pages);
 int gmb_page_ready(gmb_arena *arena, size_t n, const uint32_t *pages);
 /* Blocks until all are resident (GMB_PIN_READY) or those that aren't are lost (GMB_PIN_LOST), or
  * wait_ns passed (TIMED_OUT). DISCONNECTED when the broker went away meanwhile, unless the
- * session waits for it, and GPU when the device failed: unpin what isn't ready. */
+ * session waits for it, and GPU when the device failed: unpin what isn't ready. A pinned page keeps
+ * its chunk on the device: who waits while it has pages pinned in as many chunks as it may have
+ * waits for itself. */
 int gmb_page_wait(gmb_arena *arena, size_t n, const uint32_t *pages, uint64_t wait_ns);
 /* Marks a use, for the eviction policy; pinning does so, too. */
 int gmb_page_touch(gmb_arena *arena, size_t n, const uint32_t *pages);

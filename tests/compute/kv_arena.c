@@ -163,7 +163,8 @@ static int pages_extend(struct kv_arena *kv, uint32_t count)
     if (count <= kv->count)
         return KV_READY;
     r = gmb_page_alloc(space->arena, count - kv->count, kv->pages + kv->count, WAIT_NS);
-    if (r == GMB_E_EXHAUSTED || r == GMB_E_TIMED_OUT)
+    /* DISCONNECTED: the broker was away for longer than that; it comes back. */
+    if (r == GMB_E_EXHAUSTED || r == GMB_E_TIMED_OUT || r == GMB_E_DISCONNECTED)
         return KV_FULL;
     if (r != 0)
         return complain("allocate pages");

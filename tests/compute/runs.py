@@ -1,6 +1,6 @@
 """Computing workers under a real gmbd on a simulated GPU that is too small for them.
 
-usage: runs.py GMB_TRANSFORMER GMBD GMBCTL NAME     runs the test NAME; 77: skipped, with the reason
+usage: runs.py GMB_TRANSFORMER GMBD GMBD_KEEPER GMBCTL NAME     runs the test NAME; 77: skipped, with the reason
 
 The tokens and logits of a worker whose KV pages are evicted and restored must be those of a run on
 plain memory. Two tenants take two groups, which only root can take on.
@@ -37,9 +37,9 @@ def poll(what, condition):
 class Broker:
     """gmbd with a tenant `low` and a tenant `high`, each with further lines of configuration. By
     default 3.5 MiB are guaranteed to the latter, so that the former is short of memory from the
-    start."""
+    start. Kept: by a keeper, which starts it again when it dies."""
 
-    def __init__(self, directory, low='', high='MemoryMin=3584K\n'):
+    def __init__(self, directory, low='', high='MemoryMin=3584K\n', kept=False):
         self.client, self.control, config, device, self.log = (
             os.path.join(directory, name) for name in
             ('client.sock', 'control.sock', 'gmbd.conf', 'device', 'log'))
@@ -49,10 +49,14 @@ class Broker:
                        f'[Tenant high]\nGroup={HIGH}\nPriority=200\n{high}')
         self.environment = {**os.environ, 'GMB_SIM_DIR': device, 'GMB_SIM_MEMORY': str(DEVICE),
                             'GMB_SIM_GRANULARITY': '64K'}
+        command = [GMBD, '--gpu', 'sim', '--config', config]
+        if kept:
+            command = [KEEPER, '--listen', f'client={self.client}', '--listen',
+                       f'control={self.control}', '--', *command]
+        else:
+            command += ['--client-socket', self.client, '--control-socket', self.control]
         with open(self.log, 'w', encoding='utf-8') as log:
-            self.process = subprocess.Popen(
-                [GMBD, '--gpu', 'sim', '--config', config, '--client-socket', self.client,
-                 '--control-socket', self.control], env=self.environment, stdout=log, stderr=log)
+            self.process = subprocess.Popen(command, env=self.environment, stdout=log, stderr=log)
         poll('the broker', lambda: os.path.exists(self.control))
 
     def said(self):
@@ -68,8 +72,8 @@ class Broker:
         subprocess.run([GMBCTL, '--socket', self.control, 'set', *arguments], check=True,
                        stdout=subprocess.DEVNULL, timeout=DEADLINE_S)
 
-    def movers(self):
-        """Pids of its children, which are movers."""
+    def children(self):
+        """Pids of a broker's movers, or of what a keeper has: its broker, and orphaned movers."""
         path = f'/proc/{self.process.pid}/task/{self.process.pid}/children'
         with open(path, encoding='ascii') as file:
             return [int(pid) for pid in file.read().split()]
@@ -81,12 +85,12 @@ class Broker:
 
 
 @contextlib.contextmanager
-def broker(*limits):
+def broker(*limits, kept=False):
     if os.geteuid() != 0:
         print('skipped: only root can make processes of two tenants')
         sys.exit(SKIPPED)
     with tempfile.TemporaryDirectory(prefix='gmb-') as path:
-        running = Broker(path, *limits)
+        running = Broker(path, *limits, kept=kept)
         try:
             yield running
         finally:
@@ -149,7 +153,7 @@ def test_tokens_are_the_same_while_movers_are_killed():
 
     with broker() as running:
         def disturb(low):
-            for pid in running.movers():
+            for pid in running.children():
                 if 'is ready' in running.said() and pid not in killed:
                     killed.add(pid)
                     with contextlib.suppress(ProcessLookupError):
@@ -157,6 +161,43 @@ def test_tokens_are_the_same_while_movers_are_killed():
 
         counts = play(running, disturb)
     assert len(killed) > 3, killed
+    assert counts['restores'] > 0 and counts['lost'] == 0, counts
+
+
+def comm(pid):
+    try:
+        with open(f'/proc/{pid}/comm', encoding='ascii') as file:
+            return file.read().strip()
+    except OSError:
+        return ''
+
+
+RESTARTS = 7  # the keeper's pause after the fourth death, 400 ms, is the longest
+
+
+def test_tokens_are_the_same_while_the_broker_is_killed_and_renewed():
+    """By turns killed and renewed as for an upgrade, each as soon as pages have moved under it: with
+    arenas, evicted pages and both tenants' requests on their way. The low tenant holds one sequence
+    at a time: where all grow in step, two can lie in more chunks, a page in each, than it may have."""
+    restarts = 0
+
+    with broker(kept=True) as running:
+        def disturb(low):
+            nonlocal restarts
+            said = running.said().split('ready: driver')
+            if restarts == RESTARTS or len(said) != restarts + 2 or 'planned' not in said[-1]:
+                return
+            brokers = [pid for pid in running.children() if comm(pid) == 'gmbd']
+            if len(brokers) != 1:
+                return
+            if restarts % 2 == 0:
+                os.kill(brokers[0], signal.SIGKILL)
+            else:
+                running.process.send_signal(signal.SIGUSR1)
+            restarts += 1
+
+        counts = play(running, disturb, ['--batch', '1'])
+    assert restarts == RESTARTS, restarts
     assert counts['restores'] > 0 and counts['lost'] == 0, counts
 
 
@@ -198,5 +239,5 @@ def test_a_quantized_tier_stays_within_its_tolerance():
 
 
 if __name__ == '__main__':
-    TRANSFORMER, GMBD, GMBCTL, NAME = sys.argv[1:]
+    TRANSFORMER, GMBD, KEEPER, GMBCTL, NAME = sys.argv[1:]
     globals()['test_' + NAME]()
