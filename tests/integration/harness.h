@@ -88,6 +88,16 @@ bool harness_logged(const struct harness *harness, const char *text);
 uint64_t harness_now_ms(void);
 /* Lets the processor go for a moment, in loops that ask again until a deadline. */
 void harness_breathe(void);
+/* Waits with the usual deadline, for includers of check.h. */
+#define wait_until(condition)                                                                      \
+    do {                                                                                           \
+        uint64_t deadline_ = harness_now_ms() + HARNESS_DEADLINE_MS;                               \
+                                                                                                   \
+        while (!(condition)) {                                                                     \
+            ck_assert_msg(harness_now_ms() < deadline_, "in time: %s", #condition);                \
+            harness_breathe();                                                                     \
+        }                                                                                          \
+    } while (0)
 
 /* The default configuration, with more behind it: for tests that add tenants. */
 #define HARNESS_BROKER                                                                             \

@@ -308,6 +308,24 @@ Gmb__ControlReply *raw_status(const struct harness *harness)
     return reply;
 }
 
+enum gmb_status raw_reload(const struct harness *harness)
+{
+    Gmb__ControlRequest request = GMB__CONTROL_REQUEST__INIT;
+    Gmb__Reload body = GMB__RELOAD__INIT;
+    enum gmb_status status = GMB_STATUS_OK;
+    Gmb__ControlReply *reply;
+
+    request.body_case = GMB__CONTROL_REQUEST__BODY_RELOAD;
+    request.reload = &body;
+    reply = raw_control(harness, &request);
+    if (reply->body_case == GMB__CONTROL_REPLY__BODY_ERROR)
+        status = (enum gmb_status) reply->error->status;
+    else
+        ck_assert_int_eq(reply->body_case, GMB__CONTROL_REPLY__BODY_RELOADED);
+    frame_message_free(&reply->base);
+    return status;
+}
+
 void raw_expect_accounts(const struct harness *harness)
 {
     Gmb__ControlReply *reply = raw_status(harness);

@@ -55,6 +55,8 @@ void raw_expect_end(struct raw *raw);
 Gmb__ControlReply *raw_control(const struct harness *harness, Gmb__ControlRequest *request);
 /* What the broker says of itself; the reply is the caller's. */
 Gmb__ControlReply *raw_status(const struct harness *harness);
+/* Has the configuration read anew; the status of the answer, GMB_STATUS_OK for Reloaded. */
+enum gmb_status raw_reload(const struct harness *harness);
 /* The device's parts make its total, and none is orphaned. */
 void raw_expect_accounts(const struct harness *harness);
 /* `tenant` of the broker, its only device; fails the test if there is none. */

@@ -87,15 +87,29 @@ size_t segment_count(const struct harness *harness)
 
 void segment_await(const struct harness *harness, const char *name, Gmb__SegmentState state)
 {
+    Gmb__SegmentStatus status = {.state = STATE(ASKED)};
     uint64_t deadline = harness_now_ms() + HARNESS_DEADLINE_MS;
-    Gmb__SegmentStatus status = {.state = GMB__SEGMENT_STATE__SEGMENT_STATE_ASKED};
-    bool gone = state == GMB__SEGMENT_STATE__SEGMENT_STATE_REMOVED;
+    bool gone = state == STATE(REMOVED);
 
     while (segment_status(harness, name, &status) ? gone || status.state != state : !gone) {
         ck_assert_msg(harness_now_ms() < deadline, "segment %s stays in state %d, not %d", name,
             (int) status.state, (int) state);
         harness_breathe();
     }
+}
+
+void segment_await_waiting(const struct harness *harness, const char *name, uint32_t count)
+{
+    Gmb__SegmentStatus status;
+
+    wait_until(segment_status(harness, name, &status) && status.waiting == count);
+}
+
+void segment_await_readers(const struct harness *harness, const char *name, uint32_t count)
+{
+    Gmb__SegmentStatus status;
+
+    wait_until(segment_status(harness, name, &status) && status.readers == count);
 }
 
 int segment_change(const struct harness *harness, const char *name, Gmb__SegmentAction action)
@@ -117,13 +131,47 @@ int segment_change(const struct harness *harness, const char *name, Gmb__Segment
     return r;
 }
 
+void segment_demote(const struct harness *harness, const char *name)
+{
+    wait_until(segment_change(harness, name, ACTION(DEMOTE)) == 1);
+}
+
 void segments_clear(const struct harness *harness)
 {
-    uint64_t deadline = harness_now_ms() + HARNESS_DEADLINE_MS;
+    (void) segment_change(harness, "", ACTION(REMOVE));
+    wait_until(segment_count(harness) == 0);
+}
 
-    (void) segment_change(harness, "", GMB__SEGMENT_ACTION__SEGMENT_ACTION_REMOVE);
-    while (segment_count(harness) > 0) {
-        ck_assert_msg(harness_now_ms() < deadline, "a removed segment stays");
-        harness_breathe();
-    }
+/* ------------------------------------------------------------------ by hand */
+
+uint64_t segment_ask(
+    struct raw *raw, const char *name, uint64_t bytes, uint64_t chunk_bytes, uint64_t wait_ns)
+{
+    Gmb__ClientMessage message = GMB__CLIENT_MESSAGE__INIT;
+    Gmb__SegmentRequest body;
+
+    gmb__segment_request__init(&body);
+    body.name = (char *) (uintptr_t) name;
+    body.bytes = bytes;
+    body.chunk_bytes = chunk_bytes;
+    body.wait_ns = wait_ns;
+    message.body_case = GMB__CLIENT_MESSAGE__BODY_SEGMENT_REQUEST;
+    message.segment_request = &body;
+    return raw_send(raw, &message);
+}
+
+uint64_t segment_seal_ask(struct raw *raw, uint64_t lease)
+{
+    Gmb__ClientMessage message = GMB__CLIENT_MESSAGE__INIT;
+    Gmb__SegmentSeal body = GMB__SEGMENT_SEAL__INIT;
+
+    body.lease = lease;
+    message.body_case = GMB__CLIENT_MESSAGE__BODY_SEGMENT_SEAL;
+    message.segment_seal = &body;
+    return raw_send(raw, &message);
+}
+
+void segment_expect_read(struct raw *raw)
+{
+    raw_expect_error(raw, segment_seal_ask(raw, 0), GMB_STATUS_NOT_FOUND);
 }

@@ -6,6 +6,9 @@
 
 #define MIB(n) ((uint64_t) (n) << 20)
 #define SEGMENT_WAIT UINT64_C(30000000000)
+#define SEGMENT_STRANGER 65534 /* the user of another tenant */
+#define STATE(name) GMB__SEGMENT_STATE__SEGMENT_STATE_##name
+#define ACTION(name) GMB__SEGMENT_ACTION__SEGMENT_ACTION_##name
 #define SEGMENT_BROKER                                                                             \
     "[Broker]\nRecycleIdle=20ms\nOrphanGrace=200ms\nObserveInterval=50ms\nVerifyWindow=500ms\n"    \
     "HostTier=256M\nMoverIdle=200ms\n"
@@ -26,7 +29,20 @@ bool segment_status(const struct harness *harness, const char *name, Gmb__Segmen
 size_t segment_count(const struct harness *harness);
 /* Waits until its state is this one; or, with REMOVED, until there is none. */
 void segment_await(const struct harness *harness, const char *name, Gmb__SegmentState state);
+/* Waits until so many requests wait for it, or so many have it. */
+void segment_await_waiting(const struct harness *harness, const char *name, uint32_t count);
+void segment_await_readers(const struct harness *harness, const char *name, uint32_t count);
 /* Does something to all of that name; how many, or a negative enum gmb_status. */
 int segment_change(const struct harness *harness, const char *name, Gmb__SegmentAction action);
+/* Demotes the one of that name; again, while the broker may not have heard yet that its last reader
+ * has let it go. */
+void segment_demote(const struct harness *harness, const char *name);
 /* Removes all that are there, and waits until they have gone. */
 void segments_clear(const struct harness *harness);
+
+/* By hand: asks for one, seals it. The request. */
+uint64_t segment_ask(
+    struct raw *raw, const char *name, uint64_t bytes, uint64_t chunk_bytes, uint64_t wait_ns);
+uint64_t segment_seal_ask(struct raw *raw, uint64_t lease);
+/* All that was sent has been read, as the refusal of a seal of no lease shows. */
+void segment_expect_read(struct raw *raw);

@@ -10,17 +10,6 @@
 /* The environment of a broker whose devices can do nothing else. */
 extern const char *const slabs_only[];
 
-/* Waits with the usual deadline. */
-#define wait_until(condition)                                                                      \
-    do {                                                                                           \
-        uint64_t deadline_ = harness_now_ms() + HARNESS_DEADLINE_MS;                               \
-                                                                                                   \
-        while (!(condition)) {                                                                     \
-            ck_assert_msg(harness_now_ms() < deadline_, "in time: %s", #condition);                \
-            harness_breathe();                                                                     \
-        }                                                                                          \
-    } while (0)
-
 /* A lease of so many bytes, with the bytes of its slab's handle. */
 uint64_t slab_take(struct raw *raw, uint64_t bytes, CUipcMemHandle *ret_handle);
 /* Kills the process that has the memory of the broker's only such device. */

@@ -7,24 +7,6 @@
 #include "tests/unit/unit.h"
 
 /* Status of the broker's answer to Reload. */
-static enum gmb_status reload(const struct harness *harness)
-{
-    Gmb__ControlRequest request;
-    Gmb__ControlReply *reply;
-    Gmb__Reload body;
-    enum gmb_status status = GMB_STATUS_OK;
-
-    gmb__control_request__init(&request);
-    gmb__reload__init(&body);
-    request.body_case = GMB__CONTROL_REQUEST__BODY_RELOAD;
-    request.reload = &body;
-    reply = raw_control(harness, &request);
-    if (reply->body_case == GMB__CONTROL_REPLY__BODY_ERROR)
-        status = (enum gmb_status) reply->error->status;
-    frame_message_free(&reply->base);
-    return status;
-}
-
 START_TEST(a_malformed_configuration_keeps_the_old_one)
 {
     static const char *const malformed[] = {
@@ -41,12 +23,12 @@ START_TEST(a_malformed_configuration_keeps_the_old_one)
     harness_start(&harness, HARNESS_BROKER "[Tenant test]\nUser=*\nMemoryMax=64M\n");
     for (size_t i = 0; i < ARRAY_SIZE(malformed); i++) {
         harness_configure(&harness, malformed[i]);
-        ck_assert_int_eq(reload(&harness), GMB_STATUS_INVALID);
+        ck_assert_int_eq(raw_reload(&harness), GMB_STATUS_INVALID);
         raw_tenant(&harness, "test", &tenant);
         ck_assert_uint_eq(tenant.memory_max, 64 << 20);
     }
     harness_configure(&harness, HARNESS_BROKER "[Tenant test]\nUser=*\nMemoryMax=50%\n");
-    ck_assert_int_eq(reload(&harness), GMB_STATUS_OK);
+    ck_assert_int_eq(raw_reload(&harness), GMB_STATUS_OK);
     raw_tenant(&harness, "test", &tenant);
     ck_assert_uint_eq(tenant.memory_max, HARNESS_MEMORY / 2);
     harness_stop(&harness);

@@ -9,7 +9,6 @@
 #include "tests/unit/unit.h"
 
 #define WEIGHTS MIB(24)
-#define STATE(name) GMB__SEGMENT_STATE__SEGMENT_STATE_##name
 
 static struct harness harness;
 static struct member first, second, third;
@@ -67,9 +66,8 @@ START_TEST(it_outlives_its_writer_and_its_readers)
     segment_do(&second, 0, MEMBER_OPEN, "llama", 0);
     member_end(&second, SIGKILL);
     /* Nobody has it; it is charged all the same, and idle. */
+    segment_await_readers(&harness, "llama", 0);
     ck_assert(segment_status(&harness, "llama", &status));
-    while (status.readers > 0)
-        ck_assert(segment_status(&harness, "llama", &status));
     ck_assert_int_eq(status.state, STATE(SEALED));
     ck_assert_uint_gt(status.idle_ns, 0);
     ck_assert_uint_eq(leased("test"), WEIGHTS);
@@ -328,8 +326,7 @@ START_TEST(without_a_host_tier_there_are_no_checksums_and_it_serves)
     ck_assert_int_eq(segment_compare(&second, 9), 0);
     ck_assert(segment_status(&harness, "llama", &status));
     ck_assert(!status.summed);
-    ck_assert_int_eq(
-        segment_change(&harness, "llama", GMB__SEGMENT_ACTION__SEGMENT_ACTION_VERIFY), 0);
+    ck_assert_int_eq(segment_change(&harness, "llama", ACTION(VERIFY)), 0);
     member_end(&first, 0);
     member_end(&second, 0);
     end();

@@ -9,9 +9,6 @@
 #include "tests/unit/unit.h"
 
 #define WEIGHTS MIB(24)
-#define STATE(name) GMB__SEGMENT_STATE__SEGMENT_STATE_##name
-#define VERIFY GMB__SEGMENT_ACTION__SEGMENT_ACTION_VERIFY
-#define STRANGER 65534
 
 static struct harness harness;
 static struct member first, second;
@@ -34,14 +31,10 @@ static void end(void)
 /* Waits for another look at the checksums than the first `seen`. */
 static uint64_t verified(const char *name, uint64_t seen)
 {
-    uint64_t deadline = harness_now_ms() + HARNESS_DEADLINE_MS;
     Gmb__SegmentStatus status = {0};
 
-    while (segment_status(&harness, name, &status) && status.verifications == seen &&
-           status.state == STATE(SEALED)) {
-        ck_assert_msg(harness_now_ms() < deadline, "nobody looked at segment %s", name);
-        harness_breathe();
-    }
+    wait_until(!segment_status(&harness, name, &status) || status.verifications != seen ||
+               status.state != STATE(SEALED));
     return status.verifications;
 }
 
@@ -52,11 +45,11 @@ START_TEST(a_byte_that_a_reader_changed_is_found_and_served_to_nobody)
     begin(SEGMENT_BROKER HARNESS_TENANT);
     segment_make(&first, "llama", WEIGHTS, 5);
     segment_do(&second, 0, MEMBER_OPEN, "llama", 0);
-    ck_assert_int_eq(segment_change(&harness, "llama", VERIFY), 1);
+    ck_assert_int_eq(segment_change(&harness, "llama", ACTION(VERIFY)), 1);
     ck_assert_uint_eq(verified("llama", 0), 1);
     /* Its mapping was for reading: its driver's courtesy, which it changes its mind about. */
     segment_do(&second, 0, MEMBER_POKE, "", WEIGHTS - 1);
-    ck_assert_int_eq(segment_change(&harness, "llama", VERIFY), 1);
+    ck_assert_int_eq(segment_change(&harness, "llama", ACTION(VERIFY)), 1);
     segment_await(&harness, "llama", STATE(QUARANTINED));
     ck_assert(harness_logged(&harness, "segment llama of test on device 0 is in quarantine"));
     segment_do(&second, 0, MEMBER_RELEASE, "", 0);
@@ -101,7 +94,7 @@ START_TEST(a_writer_that_writes_on_is_found)
     segment_do(&first, 0, MEMBER_POKE, "", MIB(3));
     member_end(&first, SIGKILL);
     member_start(&first, &harness, 0);
-    ck_assert_int_eq(segment_change(&harness, "", VERIFY), 1);
+    ck_assert_int_eq(segment_change(&harness, "", ACTION(VERIFY)), 1);
     segment_await(&harness, "llama", STATE(QUARANTINED));
     segment_do(&first, GMB_E_CONFLICT, MEMBER_OPEN, "llama", 0);
     end();
@@ -118,7 +111,7 @@ START_TEST(another_tenant_has_no_part_in_it)
     if (geteuid() != 0)
         return;
     begin(SEGMENT_BROKER "[Tenant other]\nUser=65534\n[Tenant test]\nUser=0\n");
-    member_start(&stranger, &harness, STRANGER);
+    member_start(&stranger, &harness, SEGMENT_STRANGER);
     segment_make(&first, "llama", WEIGHTS, 5);
     ck_assert_int_eq(member_do(&stranger, &order), GMB_E_NOT_FOUND);
     ck_assert_str_eq(stranger.answer.text, "other has no segment llama on this device");
@@ -150,7 +143,7 @@ START_TEST(a_share_group_pays_for_what_its_tenants_share)
                          "[Tenant other]\nUser=65534\nShareGroup=models\n"
                          "[Tenant test]\nUser=0\nShareGroup=models\nMemoryMax=8M\n"
                          "[Tenant alone]\nUser=65533\n");
-    member_start(&stranger, &harness, STRANGER);
+    member_start(&stranger, &harness, SEGMENT_STRANGER);
     member_start(&alone, &harness, 65533);
     order.group = 1;
     ck_assert_int_eq(member_do(&first, &order), 0);
@@ -180,31 +173,6 @@ START_TEST(a_share_group_pays_for_what_its_tenants_share)
 }
 END_TEST
 
-static uint64_t segment_ask(struct raw *raw, const char *name, uint64_t bytes, uint64_t wait_ns)
-{
-    Gmb__ClientMessage message = GMB__CLIENT_MESSAGE__INIT;
-    Gmb__SegmentRequest body;
-
-    gmb__segment_request__init(&body);
-    body.name = (char *) (uintptr_t) name;
-    body.bytes = bytes;
-    body.wait_ns = wait_ns;
-    message.body_case = GMB__CLIENT_MESSAGE__BODY_SEGMENT_REQUEST;
-    message.segment_request = &body;
-    return raw_send(raw, &message);
-}
-
-static uint64_t seal_ask(struct raw *raw, uint64_t lease)
-{
-    Gmb__ClientMessage message = GMB__CLIENT_MESSAGE__INIT;
-    Gmb__SegmentSeal body = GMB__SEGMENT_SEAL__INIT;
-
-    body.lease = lease;
-    message.body_case = GMB__CLIENT_MESSAGE__BODY_SEGMENT_SEAL;
-    message.segment_seal = &body;
-    return raw_send(raw, &message);
-}
-
 static uint64_t run_ask(struct raw *raw, uint64_t lease, bool fill)
 {
     Gmb__ClientMessage message = GMB__CLIENT_MESSAGE__INIT;
@@ -230,10 +198,10 @@ START_TEST(what_is_said_of_somebody_elses_lease_is_said_of_none)
 
     begin(SEGMENT_BROKER HARNESS_TENANT);
     raw_connect(&raw, &harness);
-    mine = raw_expect_lease(&raw, segment_ask(&raw, "mine", MIB(4), SEGMENT_WAIT), 2);
+    mine = raw_expect_lease(&raw, segment_ask(&raw, "mine", MIB(4), 0, SEGMENT_WAIT), 2);
     segment_do(&first, 0, MEMBER_CREATE, "llama", WEIGHTS);
     lease = mine + 1; /* the next one that the broker made */
-    raw_expect_error(&raw, seal_ask(&raw, lease), GMB_STATUS_NOT_FOUND);
+    raw_expect_error(&raw, segment_seal_ask(&raw, lease), GMB_STATUS_NOT_FOUND);
     raw_expect_error(&raw, raw_release(&raw, lease), GMB_STATUS_NOT_FOUND);
     raw_expect_error(&raw, run_ask(&raw, lease, true), GMB_STATUS_NOT_FOUND);
     raw_expect_error(&raw, run_ask(&raw, lease, false), GMB_STATUS_NOT_FOUND);
@@ -242,11 +210,11 @@ START_TEST(what_is_said_of_somebody_elses_lease_is_said_of_none)
     raw_expect_error(&raw, run_ask(&raw, mine, false), GMB_STATUS_INVALID);
     raw_expect_error(&raw, raw_shrink(&raw, mine, 1), GMB_STATUS_INVALID);
     raw_expect_error(&raw, raw_grow(&raw, mine, MIB(2)), GMB_STATUS_INVALID);
-    raw_expect_done(&raw, seal_ask(&raw, mine));
-    raw_expect_done(&raw, seal_ask(&raw, mine));
+    raw_expect_done(&raw, segment_seal_ask(&raw, mine));
+    raw_expect_done(&raw, segment_seal_ask(&raw, mine));
     raw_expect_error(&raw, run_ask(&raw, mine, false), GMB_STATUS_INVALID);
     raw_expect_done(&raw, raw_release(&raw, mine));
-    raw_expect_error(&raw, seal_ask(&raw, mine), GMB_STATUS_NOT_FOUND);
+    raw_expect_error(&raw, segment_seal_ask(&raw, mine), GMB_STATUS_NOT_FOUND);
     raw_close(&raw);
     segment_do(&first, 0, MEMBER_SEAL, "", 0);
     end();
@@ -257,30 +225,27 @@ START_TEST(a_client_that_only_waits_is_bounded_and_is_forgotten)
 {
     struct raw raw[2];
     uint64_t id, cancelled;
-    Gmb__SegmentStatus status;
 
     begin(SEGMENT_BROKER HARNESS_TENANT);
     segment_do(&first, 0, MEMBER_CREATE, "llama", WEIGHTS);
     raw_connect(&raw[0], &harness);
     raw_connect(&raw[1], &harness);
-    cancelled = segment_ask(&raw[0], "llama", 0, SEGMENT_WAIT);
+    cancelled = segment_ask(&raw[0], "llama", 0, 0, SEGMENT_WAIT);
     for (unsigned i = 1; i < LIMIT_SEGMENT_WAITERS; i++) {
-        (void) segment_ask(&raw[0], "llama", i % 2 == 0 ? 0 : WEIGHTS, SEGMENT_WAIT);
+        (void) segment_ask(&raw[0], "llama", i % 2 == 0 ? 0 : WEIGHTS, 0, SEGMENT_WAIT);
         if (i % 32 == 0) /* the broker has read it all */
-            raw_expect_error(&raw[0], seal_ask(&raw[0], 0), GMB_STATUS_NOT_FOUND);
+            segment_expect_read(&raw[0]);
     }
-    raw_expect_error(&raw[0], seal_ask(&raw[0], 0), GMB_STATUS_NOT_FOUND);
-    id = segment_ask(&raw[1], "llama", 0, SEGMENT_WAIT);
+    segment_expect_read(&raw[0]);
+    id = segment_ask(&raw[1], "llama", 0, 0, SEGMENT_WAIT);
     raw_expect_error(&raw[1], id, GMB_STATUS_EXHAUSTED);
     id = raw_cancel(&raw[0], cancelled);
     raw_expect_done(&raw[0], id);
     raw_expect_error(&raw[0], cancelled, GMB_STATUS_CANCELLED);
     raw_expect_error(&raw[0], raw_cancel(&raw[0], cancelled), GMB_STATUS_NOT_FOUND);
     raw_close(&raw[0]);
-    do {
-        ck_assert(segment_status(&harness, "llama", &status));
-    } while (status.waiting > 0);
-    id = segment_ask(&raw[1], "llama", 0, SEGMENT_WAIT);
+    segment_await_waiting(&harness, "llama", 0);
+    id = segment_ask(&raw[1], "llama", 0, 0, SEGMENT_WAIT);
     segment_do(&first, 0, MEMBER_SEAL, "", 0);
     raw_expect_done(&raw[1], raw_release(&raw[1], raw_expect_lease(&raw[1], id, 12)));
     raw_close(&raw[1]);
@@ -298,14 +263,14 @@ START_TEST(a_name_has_bounds_and_a_request_one_answer)
     memset(name, 'n', sizeof(name) - 1);
     name[sizeof(name) - 1] = '\0';
     raw_connect(&raw, &harness);
-    raw_expect_error(&raw, segment_ask(&raw, name, MIB(2), 0), GMB_STATUS_INVALID);
-    raw_expect_error(&raw, segment_ask(&raw, "", MIB(2), 0), GMB_STATUS_INVALID);
+    raw_expect_error(&raw, segment_ask(&raw, name, MIB(2), 0, 0), GMB_STATUS_INVALID);
+    raw_expect_error(&raw, segment_ask(&raw, "", MIB(2), 0, 0), GMB_STATUS_INVALID);
     name[LIMIT_NAME_BYTES] = '\0';
-    id = raw_expect_lease(&raw, segment_ask(&raw, name, MIB(2), 0), 1);
+    id = raw_expect_lease(&raw, segment_ask(&raw, name, MIB(2), 0, 0), 1);
     raw_expect_done(&raw, raw_release(&raw, id));
     /* Who goes before it is granted leaves nothing. */
     segment_do(&second, 0, MEMBER_CREATE, "small", MIB(4));
-    (void) segment_ask(&raw, "big", HARNESS_MEMORY - MIB(2), SEGMENT_WAIT);
+    (void) segment_ask(&raw, "big", HARNESS_MEMORY - MIB(2), 0, SEGMENT_WAIT);
     raw_close(&raw);
     segment_do(&first, 0, MEMBER_CREATE, "big", MIB(4));
     end();

@@ -9,8 +9,6 @@
 #include "tests/unit/unit.h"
 
 #define WEIGHTS MIB(16)
-#define STATE(name) GMB__SEGMENT_STATE__SEGMENT_STATE_##name
-#define ACTION(name) GMB__SEGMENT_ACTION__SEGMENT_ACTION_##name
 
 static struct harness harness;
 static struct member first, second;
@@ -36,15 +34,12 @@ static void make_idle(const char *name, uint64_t bytes, uint64_t seed)
     segment_do(&first, 0, MEMBER_RELEASE, "", 0);
 }
 
-static void demote(const char *name)
+/* One that nobody has, in the host tier. */
+static void make_demoted(const char *name, uint64_t bytes, uint64_t seed)
 {
-    uint64_t deadline = harness_now_ms() + HARNESS_DEADLINE_MS;
-
-    /* The broker may hear of the last reader's release a moment later. */
-    while (segment_change(&harness, name, ACTION(DEMOTE)) != 1) {
-        ck_assert_msg(harness_now_ms() < deadline, "segment %s isn't demoted", name);
-        harness_breathe();
-    }
+    make_idle(name, bytes, seed);
+    segment_demote(&harness, name);
+    segment_await(&harness, name, STATE(DEMOTED));
 }
 
 START_TEST(an_open_brings_back_what_was_demoted)
@@ -53,9 +48,7 @@ START_TEST(an_open_brings_back_what_was_demoted)
     Gmb__TenantDevice use;
 
     begin(SEGMENT_BROKER HARNESS_TENANT);
-    make_idle("llama", WEIGHTS, 3);
-    demote("llama");
-    segment_await(&harness, "llama", STATE(DEMOTED));
+    make_demoted("llama", WEIGHTS, 3);
     ck_assert(segment_status(&harness, "llama", &status));
     ck_assert_uint_eq(status.bytes, 0);
     ck_assert_uint_eq(status.host_bytes, MIB(32)); /* whole slabs */
@@ -80,7 +73,7 @@ START_TEST(an_operator_brings_it_back_and_forth)
     begin(SEGMENT_BROKER HARNESS_TENANT);
     make_idle("llama", WEIGHTS, 4);
     for (int i = 0; i < 5; i++) {
-        demote("llama");
+        segment_demote(&harness, "llama");
         segment_await(&harness, "llama", STATE(DEMOTED));
         ck_assert_int_eq(segment_change(&harness, "llama", ACTION(DEMOTE)), 0);
         ck_assert_int_eq(segment_change(&harness, "llama", ACTION(RESTORE)), 1);
@@ -103,7 +96,7 @@ START_TEST(an_open_in_the_middle_loses_nothing)
     for (int i = 0; i < 20; i++) {
         struct member_order order = segment_order(MEMBER_OPEN, "llama", 0);
 
-        demote("llama");
+        segment_demote(&harness, "llama");
         (void) member_ready(&second, i);
         ck_assert_int_eq(member_do(&second, &order), 0);
         ck_assert_int_eq(segment_compare(&second, 5), 0);
@@ -119,9 +112,7 @@ START_TEST(without_room_in_the_host_tier_it_stays)
 
     begin("[Broker]\nRecycleIdle=20ms\nHostTier=64M\n" HARNESS_TENANT);
     make_idle("large", MIB(96), 6);
-    make_idle("small", MIB(24), 7);
-    demote("small");
-    segment_await(&harness, "small", STATE(DEMOTED));
+    make_demoted("small", MIB(24), 7);
     ck_assert_int_eq(segment_change(&harness, "large", ACTION(DEMOTE)), 0);
     ck_assert(segment_status(&harness, "large", &status));
     ck_assert_int_eq(status.state, STATE(SEALED));
@@ -151,7 +142,7 @@ START_TEST(what_was_changed_is_found_on_its_way_out)
     segment_make(&first, "llama", WEIGHTS, 6);
     segment_do(&first, 0, MEMBER_POKE, "", MIB(5));
     segment_do(&first, 0, MEMBER_RELEASE, "", 0);
-    demote("llama");
+    segment_demote(&harness, "llama");
     segment_await(&harness, "llama", STATE(QUARANTINED));
     ck_assert(harness_logged(&harness, "the 2M at 4M are not what was sealed"));
     segment_do(&second, GMB_E_CONFLICT, MEMBER_OPEN, "llama", 0);
@@ -164,9 +155,7 @@ START_TEST(who_opens_waits_for_memory_within_the_quota)
     struct member_order order = segment_order(MEMBER_OPEN, "llama", 0);
 
     begin(SEGMENT_BROKER "[Tenant test]\nUser=*\nMemoryMax=24M\n");
-    make_idle("llama", WEIGHTS, 8);
-    demote("llama");
-    segment_await(&harness, "llama", STATE(DEMOTED));
+    make_demoted("llama", WEIGHTS, 8);
     segment_do(&first, 0, MEMBER_CREATE, "other", MIB(16));
     order.wait_ns = 0;
     ck_assert_int_eq(member_do(&second, &order), GMB_E_EXHAUSTED);
@@ -190,7 +179,7 @@ START_TEST(a_mover_that_dies_costs_nothing)
     for (int i = 0; i < 6; i++) {
         pid_t mover;
 
-        demote("llama");
+        segment_demote(&harness, "llama");
         if (harness_movers(&harness, &mover, 1) == 1)
             (void) kill(mover, SIGKILL);
         segment_do(&second, 0, MEMBER_OPEN, "llama", 0);
@@ -267,7 +256,7 @@ START_TEST(it_may_be_removed_wherever_it_is)
     begin(SEGMENT_BROKER HARNESS_TENANT);
     for (int i = 0; i < 12; i++) {
         make_idle("llama", WEIGHTS, 10);
-        demote("llama");
+        segment_demote(&harness, "llama");
         if (i >= 4)
             segment_await(&harness, "llama", STATE(DEMOTED));
         if (i >= 8)

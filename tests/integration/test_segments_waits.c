@@ -9,9 +9,6 @@
 #include "tests/unit/unit.h"
 
 #define WEIGHTS MIB(16)
-#define STATE(name) GMB__SEGMENT_STATE__SEGMENT_STATE_##name
-#define ACTION(name) GMB__SEGMENT_ACTION__SEGMENT_ACTION_##name
-#define STRANGER 65534
 
 static struct harness harness;
 static struct member first, second, third;
@@ -35,43 +32,8 @@ static void end(void)
 
 static void reload(const char *text)
 {
-    Gmb__ControlRequest request = GMB__CONTROL_REQUEST__INIT;
-    Gmb__Reload body = GMB__RELOAD__INIT;
-    Gmb__ControlReply *reply;
-
     harness_configure(&harness, text);
-    request.body_case = GMB__CONTROL_REQUEST__BODY_RELOAD;
-    request.reload = &body;
-    reply = raw_control(&harness, &request);
-    ck_assert_int_eq(reply->body_case, GMB__CONTROL_REPLY__BODY_RELOADED);
-    frame_message_free(&reply->base);
-}
-
-static uint64_t segment_ask(
-    struct raw *raw, const char *name, uint64_t bytes, uint64_t chunk_bytes, uint64_t wait_ns)
-{
-    Gmb__ClientMessage message = GMB__CLIENT_MESSAGE__INIT;
-    Gmb__SegmentRequest body;
-
-    gmb__segment_request__init(&body);
-    body.name = (char *) (uintptr_t) name;
-    body.bytes = bytes;
-    body.chunk_bytes = chunk_bytes;
-    body.wait_ns = wait_ns;
-    message.body_case = GMB__CLIENT_MESSAGE__BODY_SEGMENT_REQUEST;
-    message.segment_request = &body;
-    return raw_send(raw, &message);
-}
-
-static uint64_t seal_ask(struct raw *raw, uint64_t lease)
-{
-    Gmb__ClientMessage message = GMB__CLIENT_MESSAGE__INIT;
-    Gmb__SegmentSeal body = GMB__SEGMENT_SEAL__INIT;
-
-    body.lease = lease;
-    message.body_case = GMB__CLIENT_MESSAGE__BODY_SEGMENT_SEAL;
-    message.segment_seal = &body;
-    return raw_send(raw, &message);
+    ck_assert_int_eq(raw_reload(&harness), GMB_STATUS_OK);
 }
 
 /* An Error with this status, or Done; its request. */
@@ -101,7 +63,7 @@ START_TEST(who_gives_back_what_is_being_sealed_is_told_so)
     for (int i = 0; i < 4; i++) {
         lease =
             raw_expect_lease(&raw, segment_ask(&raw, "llama", MIB(128), MIB(2), SEGMENT_WAIT), 64);
-        seal = seal_ask(&raw, lease);
+        seal = segment_seal_ask(&raw, lease);
         released = raw_release(&raw, lease);
         ck_assert_uint_eq(
             answer_take(&raw, GMB_STATUS_CANCELLED) + answer_take(&raw, GMB_STATUS_CANCELLED),
@@ -116,14 +78,9 @@ END_TEST
 
 static void make_demoted(const char *name, uint64_t seed)
 {
-    uint64_t deadline = harness_now_ms() + HARNESS_DEADLINE_MS;
-
     segment_make(&first, name, WEIGHTS, seed);
     segment_do(&first, 0, MEMBER_RELEASE, "", 0);
-    while (segment_change(&harness, name, ACTION(DEMOTE)) != 1) {
-        ck_assert_msg(harness_now_ms() < deadline, "segment %s isn't demoted", name);
-        harness_breathe();
-    }
+    segment_demote(&harness, name);
     segment_await(&harness, name, STATE(DEMOTED));
 }
 
@@ -167,7 +124,7 @@ START_TEST(a_queue_of_refused_writers_is_answered)
     for (unsigned i = 0; i < ARRAY_SIZE(ids); i++) {
         ids[i] = segment_ask(&raw, "llama", MIB(4), MIB(2) + 1, SEGMENT_WAIT);
         if (i % 32 == 31) /* the broker has read it all */
-            raw_expect_error(&raw, seal_ask(&raw, 0), GMB_STATUS_NOT_FOUND);
+            segment_expect_read(&raw);
     }
     raw_expect_done(&writer, raw_release(&writer, lease));
     for (unsigned i = 0; i < ARRAY_SIZE(ids); i++)
@@ -190,19 +147,17 @@ START_TEST(who_is_out_of_the_group_opens_nothing_of_it)
                                                   "[Tenant test]\nUser=0\nShareGroup=models\n";
     struct member_order order = segment_order(MEMBER_CREATE, "llama", WEIGHTS);
     struct member stranger;
-    Gmb__SegmentStatus status = {0};
 
     if (geteuid() != 0)
         return;
     begin(group);
-    member_start(&stranger, &harness, STRANGER);
+    member_start(&stranger, &harness, SEGMENT_STRANGER);
     order.group = 1;
     ck_assert_int_eq(member_do(&first, &order), 0);
     order.what = MEMBER_OPEN;
     member_tell(&stranger, &order);
     member_tell(&second, &order);
-    while (status.waiting < 2)
-        ck_assert(segment_status(&harness, "llama", &status));
+    segment_await_waiting(&harness, "llama", 2);
     reload(expelled);
     segment_do(&first, 0, MEMBER_SEAL, "", 0);
     ck_assert_int_eq(member_answer(&second), 0);
@@ -217,7 +172,6 @@ START_TEST(one_tenant_of_a_group_leaves_room_to_wait_for_the_others)
 {
     struct member_order order = segment_order(MEMBER_CREATE, "llama", WEIGHTS);
     Gmb__ClientMessage message = GMB__CLIENT_MESSAGE__INIT;
-    Gmb__SegmentStatus status = {0};
     struct member stranger;
     Gmb__SegmentRequest body;
     struct raw raw;
@@ -227,7 +181,7 @@ START_TEST(one_tenant_of_a_group_leaves_room_to_wait_for_the_others)
     begin(SEGMENT_BROKER "[ShareGroup models]\n"
                          "[Tenant other]\nUser=65534\nShareGroup=models\n"
                          "[Tenant test]\nUser=0\nShareGroup=models\n");
-    member_start(&stranger, &harness, STRANGER);
+    member_start(&stranger, &harness, SEGMENT_STRANGER);
     order.group = 1;
     ck_assert_int_eq(member_do(&first, &order), 0);
     raw_connect(&raw, &harness);
@@ -240,16 +194,14 @@ START_TEST(one_tenant_of_a_group_leaves_room_to_wait_for_the_others)
     for (unsigned i = 0; i < LIMIT_SEGMENT_WAITERS; i++) {
         (void) raw_send(&raw, &message);
         if (i % 32 == 31) /* the broker has read it all */
-            raw_expect_error(&raw, seal_ask(&raw, 0), GMB_STATUS_NOT_FOUND);
+            segment_expect_read(&raw);
     }
-    while (status.waiting < LIMIT_SEGMENT_WAITERS)
-        ck_assert(segment_status(&harness, "llama", &status));
+    segment_await_waiting(&harness, "llama", LIMIT_SEGMENT_WAITERS);
     order.what = MEMBER_OPEN;
     ck_assert_int_eq(member_do(&second, &order), GMB_E_EXHAUSTED);
     ck_assert_str_eq(second.answer.limit, "requests");
     member_tell(&stranger, &order);
-    while (status.waiting <= LIMIT_SEGMENT_WAITERS)
-        ck_assert(segment_status(&harness, "llama", &status));
+    segment_await_waiting(&harness, "llama", LIMIT_SEGMENT_WAITERS + 1);
     raw_close(&raw);
     segment_do(&first, 0, MEMBER_SEAL, "", 0);
     ck_assert_int_eq(member_answer(&stranger), 0);
@@ -260,18 +212,13 @@ END_TEST
 
 START_TEST(times_that_are_configured_anew_hold_for_what_is_there)
 {
-    uint64_t deadline = harness_now_ms() + HARNESS_DEADLINE_MS;
-    Gmb__SegmentStatus status = {0};
+    Gmb__SegmentStatus status;
 
     begin(SEGMENT_BROKER "SegmentVerify=infinity\n" HARNESS_TENANT);
     segment_make(&first, "llama", WEIGHTS, 3);
     segment_do(&first, 0, MEMBER_RELEASE, "", 0);
     reload(SEGMENT_BROKER "SegmentVerify=50ms\n" HARNESS_TENANT);
-    while (status.verifications < 3) {
-        ck_assert(segment_status(&harness, "llama", &status));
-        ck_assert_msg(harness_now_ms() < deadline, "it is not looked at");
-        harness_breathe();
-    }
+    wait_until(segment_status(&harness, "llama", &status) && status.verifications >= 3);
     reload(SEGMENT_BROKER "SegmentVerify=infinity\nSegmentIdle=50ms\n" HARNESS_TENANT);
     segment_await(&harness, "llama", STATE(REMOVED));
     end();
@@ -280,7 +227,6 @@ END_TEST
 
 START_TEST(no_mover_is_kept_for_what_only_its_name_is_left_of)
 {
-    uint64_t deadline = harness_now_ms() + HARNESS_DEADLINE_MS;
     Gmb__SegmentStatus status;
     pid_t mover;
 
@@ -291,10 +237,7 @@ START_TEST(no_mover_is_kept_for_what_only_its_name_is_left_of)
     segment_await(&harness, "llama", STATE(QUARANTINED));
     ck_assert_uint_eq(harness_movers(&harness, &mover, 1), 1);
     segment_do(&first, 0, MEMBER_RELEASE, "", 0);
-    while (harness_movers(&harness, &mover, 1) > 0) {
-        ck_assert_msg(harness_now_ms() < deadline, "the mover stays");
-        harness_breathe();
-    }
+    wait_until(harness_movers(&harness, &mover, 1) == 0);
     ck_assert(segment_status(&harness, "llama", &status));
     ck_assert_int_eq(status.state, STATE(QUARANTINED));
     end();
