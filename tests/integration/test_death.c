@@ -8,14 +8,15 @@
 #include <sys/wait.h>
 
 #include "base/error.h"
-#include "tests/integration/raw.h"
+#include "tests/integration/holder.h"
 #include "tests/unit/unit.h"
 
 enum step { STEP_DIALLED, STEP_GREETED, STEP_ASKED, STEP_GRANTED, STEP_WAITING, STEP_MAX };
 
-/* Goes as far as `step`, says so through `ready`, and waits to be killed. */
-static void child_main(const struct harness *harness, enum step step, int ready)
+/* Goes as far as the step that `told` is. */
+static void step_take(const struct harness *harness, void *told)
 {
+    const enum step step = *(enum step *) told;
     struct raw raw;
 
     if (step == STEP_DIALLED)
@@ -28,32 +29,11 @@ static void child_main(const struct harness *harness, enum step step, int ready)
         (void) raw_expect_lease(&raw, raw_lease(&raw, HARNESS_MEMORY / 2, 1 << 26, UINT64_MAX), 8);
     if (step == STEP_WAITING)
         (void) raw_lease(&raw, HARNESS_MEMORY, 1 << 26, UINT64_MAX);
-    (void) !write(ready, "r", 1);
-    for (;;)
-        (void) pause();
 }
 
 static pid_t child_start(const struct harness *harness, enum step step)
 {
-    int pipes[2];
-    char byte;
-    pid_t pid;
-
-    ck_assert_int_eq(pipe(pipes), 0);
-    pid = fork();
-    ck_assert_int_ge(pid, 0);
-    if (pid == 0)
-        child_main(harness, step, pipes[1]);
-    (void) close(pipes[1]);
-    ck_assert_int_eq(read(pipes[0], &byte, 1), 1);
-    (void) close(pipes[0]);
-    return pid;
-}
-
-static void child_kill(pid_t pid)
-{
-    ck_assert_int_eq(kill(pid, SIGKILL), 0);
-    ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+    return holder_start(harness, step_take, &step, sizeof(step));
 }
 
 START_TEST(a_worker_killed_at_any_step_leaves_nothing)
@@ -62,7 +42,7 @@ START_TEST(a_worker_killed_at_any_step_leaves_nothing)
 
     harness_start(&harness, NULL);
     for (unsigned step = 0; step < STEP_MAX; step++) {
-        child_kill(child_start(&harness, (enum step) step));
+        holder_kill(child_start(&harness, (enum step) step));
         harness_settle(&harness);
     }
     harness_stop(&harness);
@@ -91,36 +71,33 @@ START_TEST(a_worker_stopped_at_any_step_holds_nobody_up)
             raw_expect_done(&raw, raw_release(&raw, lease));
         }
         raw_close(&raw);
-        child_kill(pid);
+        holder_kill(pid);
         harness_settle(&harness);
     }
     harness_stop(&harness);
 }
 END_TEST
 
+static void take_and_close(const struct harness *harness, void *told)
+{
+    struct raw raw;
+
+    (void) told;
+    raw_connect(&raw, harness);
+    (void) raw_expect_lease(&raw, raw_lease(&raw, 4 * HARNESS_CHUNK, HARNESS_CHUNK, 0), 4);
+    raw_close(&raw);
+}
+
 START_TEST(a_closed_socket_frees_nothing_while_its_process_lives)
 {
     Gmb__TenantDevice tenant;
     struct harness harness;
     uint64_t deadline;
-    int pipes[2];
-    char byte;
+    char told = 0;
     pid_t pid;
 
     harness_start(&harness, NULL);
-    ck_assert_int_eq(pipe(pipes), 0);
-    pid = fork();
-    if (pid == 0) {
-        struct raw raw;
-
-        raw_connect(&raw, &harness);
-        (void) raw_expect_lease(&raw, raw_lease(&raw, 4 * HARNESS_CHUNK, HARNESS_CHUNK, 0), 4);
-        raw_close(&raw);
-        (void) !write(pipes[1], "r", 1);
-        for (;;)
-            (void) pause();
-    }
-    ck_assert_int_eq(read(pipes[0], &byte, 1), 1);
+    pid = holder_start(&harness, take_and_close, &told, sizeof(told));
     /* However long it takes the broker to see the end of the connection, the charge stays. */
     deadline = harness_now_ms() + 300;
     while (harness_now_ms() < deadline) {
@@ -128,7 +105,7 @@ START_TEST(a_closed_socket_frees_nothing_while_its_process_lives)
         ck_assert_uint_eq(tenant.used_bytes, 4 * HARNESS_CHUNK);
         harness_breathe();
     }
-    child_kill(pid);
+    holder_kill(pid);
     harness_stop(&harness);
 }
 END_TEST

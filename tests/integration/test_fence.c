@@ -6,10 +6,10 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/integration/holder.h"
 #include "tests/integration/orders.h"
 #include "tests/unit/unit.h"
 
@@ -36,16 +36,6 @@ static uint64_t orphaned(const struct harness *harness)
 
     frame_message_free(&reply->base);
     return bytes;
-}
-
-static void wait_orphaned(const struct harness *harness, uint64_t bytes)
-{
-    uint64_t deadline = harness_now_ms() + HARNESS_DEADLINE_MS;
-
-    while (orphaned(harness) != bytes) {
-        ck_assert_uint_lt(harness_now_ms(), deadline);
-        harness_breathe();
-    }
 }
 
 /* Leases what is there for everybody, less so many chunks. */
@@ -78,7 +68,7 @@ START_TEST(what_was_returned_and_is_held_all_the_same_is_nobodys_after_a_restart
     raw_expect_done(&raw, raw_release(&raw, lease));
     /* It is on its way back to the driver, or has just been given there. */
     harness_succeed(&harness, SIGKILL);
-    wait_orphaned(&harness, CHUNK);
+    wait_until(orphaned(&harness) == CHUNK);
     ck_assert(raw_come_back(&raw, &harness));
     ck_assert_uint_eq(raw_resume(&raw, NULL, 0, true), 0);
     lease = lease_all_but(&raw, 1);
@@ -93,29 +83,13 @@ START_TEST(what_was_returned_and_is_held_all_the_same_is_nobodys_after_a_restart
 }
 END_TEST
 
-/* A client in a process of its own, which holds four chunks and never speaks again. */
-static pid_t holder_start(const struct harness *harness)
+/* It is stopped, so that it can't even come back. */
+static pid_t silent_start(const struct harness *harness)
 {
-    int ready[2], status;
-    pid_t pid;
-    char byte;
+    uint8_t token[16];
+    pid_t pid = holder_start(harness, holder_take_lease, token, sizeof(token));
+    int status;
 
-    ck_assert_int_eq(pipe(ready), 0);
-    pid = fork();
-    ck_assert_int_ge(pid, 0);
-    if (pid == 0) {
-        struct raw raw;
-
-        (void) prctl(PR_SET_PDEATHSIG, SIGKILL);
-        raw_connect(&raw, harness);
-        (void) raw_expect_lease(&raw, raw_lease(&raw, 4 * CHUNK, CHUNK, 0), 4);
-        (void) !write(ready[1], "", 1);
-        for (;;)
-            (void) pause();
-    }
-    ck_assert_int_eq(read(ready[0], &byte, 1), 1);
-    (void) close(ready[0]);
-    (void) close(ready[1]);
     ck_assert_int_eq(kill(pid, SIGSTOP), 0);
     ck_assert_int_eq(waitpid(pid, &status, WUNTRACED), pid);
     ck_assert(WIFSTOPPED(status));
@@ -130,15 +104,14 @@ START_TEST(what_a_silent_process_holds_over_a_restart_is_its_own_until_it_is_dea
     pid_t holder;
 
     harness_start_kept(&harness, NULL, NULL);
-    holder = holder_start(&harness);
+    holder = silent_start(&harness);
     harness_succeed(&harness, SIGKILL);
     raw_connect(&raw, &harness);
-    lease = lease_all_but(&raw, 4);
-    id = raw_lease(&raw, 4 * CHUNK, CHUNK, WAIT_NS);
+    lease = lease_all_but(&raw, HOLDER_CHUNKS);
+    id = raw_lease(&raw, HOLDER_CHUNKS * CHUNK, CHUNK, WAIT_NS);
     expect_silence(conn_fd(raw.conn));
-    ck_assert_int_eq(kill(holder, SIGKILL), 0);
-    ck_assert_int_eq(waitpid(holder, NULL, 0), holder);
-    raw_expect_done(&raw, raw_release(&raw, raw_expect_lease(&raw, id, 4)));
+    holder_kill(holder);
+    raw_expect_done(&raw, raw_release(&raw, raw_expect_lease(&raw, id, HOLDER_CHUNKS)));
     raw_expect_done(&raw, raw_release(&raw, lease));
     raw_close(&raw);
     harness_stop(&harness);

@@ -9,41 +9,14 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tests/integration/raw.h"
+#include "tests/integration/holder.h"
 #include "tests/unit/unit.h"
 
-#define CHUNK HARNESS_CHUNK
 #define EXIT_SKIPPED 77
-
-/* A client in a process of its own that holds a lease until it is killed; its token. */
-static pid_t holder_start(const struct harness *harness, uint8_t token[16])
-{
-    int ready[2];
-    pid_t pid;
-
-    ck_assert_int_eq(pipe(ready), 0);
-    pid = fork();
-    ck_assert_int_ge(pid, 0);
-    if (pid == 0) {
-        struct raw raw;
-
-        (void) prctl(PR_SET_PDEATHSIG, SIGKILL);
-        raw_connect(&raw, harness);
-        (void) raw_expect_lease(&raw, raw_lease(&raw, 4 * CHUNK, CHUNK, 0), 4);
-        (void) !write(ready[1], raw.token, sizeof(raw.token));
-        for (;;)
-            (void) pause();
-    }
-    ck_assert_int_eq(read(ready[0], token, 16), 16);
-    (void) close(ready[0]);
-    (void) close(ready[1]);
-    return pid;
-}
 
 /* Field 22 of /proc/PID/stat. */
 static unsigned long long start_of(pid_t pid)
@@ -94,12 +67,11 @@ static void namespace_run(void)
 
     harness_start_kept(&harness, NULL, NULL);
     ck_assert_int_eq(pipe(go), 0);
-    holder = holder_start(&harness, token);
+    holder = holder_start(&harness, holder_take_lease, token, sizeof(token));
     before = start_of(holder);
     ck_assert_int_eq(kill(harness.keeper, SIGSTOP), 0);
     ck_assert_int_eq(kill(harness.pid, SIGKILL), 0);
-    ck_assert_int_eq(kill(holder, SIGKILL), 0);
-    ck_assert_int_eq(waitpid(holder, NULL, 0), holder);
+    holder_kill(holder);
     /* Times of start are counted in hundredths of a second. */
     (void) usleep(30000);
     impostor = impostor_start(holder, &harness, token, go[0]);

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#include "tests/integration/holder.h"
 #include "tests/integration/raw_arena.h"
 #include "tests/unit/unit.h"
 
@@ -17,6 +18,27 @@ static Gmb__TenantDevice use(const struct harness *harness)
     return device;
 }
 
+/* A broker under a keeper, and a client of it with a lease of so many chunks. */
+static uint64_t begin(struct harness *harness, struct raw *raw, uint32_t chunks)
+{
+    harness_start_kept(harness, NULL, NULL);
+    raw_connect(raw, harness);
+    return raw_expect_lease(raw, raw_lease(raw, chunks * CHUNK, CHUNK, 0), chunks);
+}
+
+/* The broker is killed, and the client comes back to its successor. */
+static void kill_and_come_back(struct harness *harness, struct raw *raw)
+{
+    harness_succeed(harness, SIGKILL);
+    ck_assert(raw_come_back(raw, harness));
+}
+
+static void end(struct harness *harness, struct raw *raw)
+{
+    raw_close(raw);
+    harness_stop(harness);
+}
+
 START_TEST(a_lease_outlives_the_broker_and_its_client_goes_on)
 {
     uint8_t token[16];
@@ -24,10 +46,8 @@ START_TEST(a_lease_outlives_the_broker_and_its_client_goes_on)
     struct raw raw;
     uint64_t lease;
 
-    harness_start_kept(&harness, NULL, NULL);
-    raw_connect(&raw, &harness);
+    lease = begin(&harness, &raw, 4);
     memcpy(token, raw.token, sizeof(token));
-    lease = raw_expect_lease(&raw, raw_lease(&raw, 4 * CHUNK, CHUNK, 0), 4);
     for (unsigned i = 0; i < 3; i++) {
         harness_succeed(&harness, SIGKILL);
         ck_assert_uint_eq(use(&harness).leased_bytes, 4 * CHUNK);
@@ -39,8 +59,7 @@ START_TEST(a_lease_outlives_the_broker_and_its_client_goes_on)
     ck_assert_uint_eq(raw_expect_lease(&raw, raw_grow(&raw, lease, 2 * CHUNK), 5), lease);
     ck_assert_uint_eq(use(&harness).leased_bytes, 5 * CHUNK);
     raw_expect_done(&raw, raw_release(&raw, lease));
-    raw_close(&raw);
-    harness_stop(&harness);
+    end(&harness, &raw);
 }
 END_TEST
 
@@ -54,8 +73,7 @@ START_TEST(what_the_client_never_saw_is_taken_back)
     raw_connect(&raw, &harness);
     lease = raw_expect_lease(&raw, raw_lease(&raw, 4 * CHUNK, CHUNK, 0), 4);
     (void) raw_expect_lease(&raw, raw_lease(&raw, 3 * CHUNK, CHUNK, 0), 3);
-    harness_succeed(&harness, SIGKILL);
-    ck_assert(raw_come_back(&raw, &harness));
+    kill_and_come_back(&harness, &raw);
     /* Of the first it has two chunks, of the second it knows nothing. */
     ck_assert_uint_eq(raw_resume_one(&raw, lease, 2), 0);
     ck_assert_uint_eq(use(&harness).leased_bytes, 2 * CHUNK);
@@ -75,17 +93,13 @@ START_TEST(what_was_done_before_is_done)
     struct raw raw;
     uint64_t lease;
 
-    harness_start_kept(&harness, NULL, NULL);
-    raw_connect(&raw, &harness);
-    lease = raw_expect_lease(&raw, raw_lease(&raw, 4 * CHUNK, CHUNK, 0), 4);
-    harness_succeed(&harness, SIGKILL);
-    ck_assert(raw_come_back(&raw, &harness));
+    lease = begin(&harness, &raw, 4);
+    kill_and_come_back(&harness, &raw);
     ck_assert_uint_eq(raw_resume_one(&raw, lease, 2), 0);
     raw_expect_done(&raw, raw_shrink(&raw, lease, 2));
     raw_expect_done(&raw, raw_release(&raw, lease));
     raw_expect_done(&raw, raw_release(&raw, lease));
-    raw_close(&raw);
-    harness_stop(&harness);
+    end(&harness, &raw);
 }
 END_TEST
 
@@ -94,19 +108,15 @@ START_TEST(before_it_has_said_what_it_has_a_client_asks_nothing)
     struct harness harness;
     struct raw raw;
 
-    harness_start_kept(&harness, NULL, NULL);
-    raw_connect(&raw, &harness);
-    (void) raw_expect_lease(&raw, raw_lease(&raw, CHUNK, CHUNK, 0), 1);
-    harness_succeed(&harness, SIGKILL);
-    ck_assert(raw_come_back(&raw, &harness));
+    (void) begin(&harness, &raw, 1);
+    kill_and_come_back(&harness, &raw);
     raw_expect_error(&raw, raw_lease(&raw, CHUNK, CHUNK, 0), GMB_STATUS_PROTOCOL);
     raw_expect_end(&raw);
     /* It may come again. */
     ck_assert(raw_come_back(&raw, &harness));
     ck_assert_uint_eq(raw_resume(&raw, NULL, 0, true), 0);
     ck_assert_uint_eq(use(&harness).leased_bytes, 0);
-    raw_close(&raw);
-    harness_stop(&harness);
+    end(&harness, &raw);
 }
 END_TEST
 
@@ -116,14 +126,10 @@ START_TEST(a_lease_that_never_was_is_lost)
     struct raw raw;
     uint64_t lease;
 
-    harness_start_kept(&harness, NULL, NULL);
-    raw_connect(&raw, &harness);
-    lease = raw_expect_lease(&raw, raw_lease(&raw, 2 * CHUNK, CHUNK, 0), 2);
-    harness_succeed(&harness, SIGKILL);
-    ck_assert(raw_come_back(&raw, &harness));
+    lease = begin(&harness, &raw, 2);
+    kill_and_come_back(&harness, &raw);
     ck_assert_uint_eq(raw_resume_one(&raw, lease + 1, 2), 1);
-    raw_close(&raw);
-    harness_stop(&harness);
+    end(&harness, &raw);
 }
 END_TEST
 
@@ -150,9 +156,7 @@ START_TEST(a_token_is_good_for_its_own_process_alone)
     struct raw raw;
     uint64_t lease;
 
-    harness_start_kept(&harness, NULL, NULL);
-    raw_connect(&raw, &harness);
-    lease = raw_expect_lease(&raw, raw_lease(&raw, 2 * CHUNK, CHUNK, 0), 2);
+    lease = begin(&harness, &raw, 2);
     ck_assert(!child_resumes(&raw, &harness));
     harness_succeed(&harness, SIGKILL);
     ck_assert(!child_resumes(&raw, &harness));
@@ -163,57 +167,26 @@ START_TEST(a_token_is_good_for_its_own_process_alone)
     /* Nor is one that was guessed. */
     raw.token[15] ^= 1;
     ck_assert(!raw_come_back(&raw, &harness));
-    raw_close(&raw);
-    harness_stop(&harness);
+    end(&harness, &raw);
 }
 END_TEST
-
-/* A client in a process of its own that holds a lease until it is killed. */
-static pid_t holder_start(const struct harness *harness)
-{
-    int ready[2];
-    pid_t pid;
-    char byte;
-
-    ck_assert_int_eq(pipe(ready), 0);
-    pid = fork();
-    ck_assert_int_ge(pid, 0);
-    if (pid == 0) {
-        struct raw raw;
-
-        raw_connect(&raw, harness);
-        (void) raw_expect_lease(&raw, raw_lease(&raw, 4 * CHUNK, CHUNK, 0), 4);
-        (void) !write(ready[1], "", 1);
-        for (;;)
-            (void) pause();
-    }
-    ck_assert_int_eq(read(ready[0], &byte, 1), 1);
-    (void) close(ready[0]);
-    (void) close(ready[1]);
-    return pid;
-}
-
-static void holder_kill(pid_t pid)
-{
-    ck_assert_int_eq(kill(pid, SIGKILL), 0);
-    ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
-}
 
 START_TEST(who_died_meanwhile_is_dead_and_who_dies_later_too)
 {
     struct harness harness;
+    uint8_t token[16];
     pid_t one, other;
 
     harness_start_kept(&harness, NULL, NULL);
-    one = holder_start(&harness);
-    other = holder_start(&harness);
+    one = holder_start(&harness, holder_take_lease, token, sizeof(token));
+    other = holder_start(&harness, holder_take_lease, token, sizeof(token));
     /* Both at once: the broker's successor can't have seen it. */
     ck_assert_int_eq(kill(harness.keeper, SIGSTOP), 0);
     ck_assert_int_eq(kill(harness.pid, SIGKILL), 0);
     holder_kill(one);
     ck_assert_int_eq(kill(harness.keeper, SIGCONT), 0);
     harness_succeed(&harness, 0);
-    ck_assert_uint_eq(use(&harness).leased_bytes, 4 * CHUNK);
+    ck_assert_uint_eq(use(&harness).leased_bytes, HOLDER_CHUNKS * CHUNK);
     holder_kill(other);
     harness_stop(&harness);
 }
@@ -234,8 +207,7 @@ START_TEST(a_client_whose_connection_broke_comes_back_to_the_same_broker)
     /* One that holds nothing is a new one. */
     raw_expect_done(&raw, raw_release(&raw, lease));
     ck_assert(!raw_come_back(&raw, &harness));
-    raw_close(&raw);
-    harness_stop(&harness);
+    end(&harness, &raw);
 }
 END_TEST
 
@@ -277,8 +249,7 @@ START_TEST(an_arena_goes_on_with_the_same_broker_and_with_the_next)
     raw_expect_done(&raw, raw_release(&raw, arena.lease));
     ck_assert_uint_eq(use(&harness).leased_bytes, 0);
     raw_arena_close(&arena);
-    raw_close(&raw);
-    harness_stop(&harness);
+    end(&harness, &raw);
 }
 END_TEST
 
@@ -326,8 +297,7 @@ START_TEST(fds_and_memory_are_as_they_were_after_many_restarts)
     for (unsigned i = 0; i < 4; i++) {
         raw_connect(&raw, &harness);
         (void) raw_expect_lease(&raw, raw_lease(&raw, 64 * CHUNK, CHUNK, 0), 64);
-        harness_succeed(&harness, SIGKILL);
-        ck_assert(raw_come_back(&raw, &harness));
+        kill_and_come_back(&harness, &raw);
         ck_assert_uint_eq(raw_resume(&raw, NULL, 0, true), 0);
         raw_close(&raw);
         harness_settle(&harness);

@@ -1,42 +1,17 @@
 /* What the bytes of a slab's handle are good for in other hands, and what they are not. */
-#include <signal.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
+#include "tests/integration/holder.h"
 #include "tests/integration/slabs.h"
 #include "tests/unit/unit.h"
 
-/* A process of its own has a lease, whose handle it tells; ended by the caller. */
-static pid_t victim_start(const struct harness *harness, CUipcMemHandle *ret_handle)
+/* A holder_take of a lease, whose handle it tells. */
+static void victim_take(const struct harness *harness, void *told)
 {
-    int pipes[2];
-    pid_t pid;
+    struct raw raw;
 
-    ck_assert_int_eq(pipe(pipes), 0);
-    pid = fork();
-    ck_assert_int_ge(pid, 0);
-    if (pid == 0) {
-        struct raw raw;
-
-        (void) prctl(PR_SET_PDEATHSIG, SIGKILL);
-        raw_connect(&raw, harness);
-        (void) slab_take(&raw, 16 * MIB, ret_handle);
-        (void) !write(pipes[1], ret_handle, sizeof(*ret_handle));
-        for (;;)
-            (void) pause();
-    }
-    ck_assert_int_eq(read(pipes[0], ret_handle, sizeof(*ret_handle)), sizeof(*ret_handle));
-    (void) close(pipes[0]);
-    (void) close(pipes[1]);
-    return pid;
-}
-
-static void victim_end(pid_t pid)
-{
-    ck_assert_int_eq(kill(pid, SIGKILL), 0);
-    ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+    raw_connect(&raw, harness);
+    (void) slab_take(&raw, 16 * MIB, told);
 }
 
 START_TEST(a_guess_at_random_opens_nothing_and_disturbs_nobody)
@@ -49,7 +24,7 @@ START_TEST(a_guess_at_random_opens_nothing_and_disturbs_nobody)
 
     harness_start_with(&harness, NULL, slabs_only);
     slab_driver_begin();
-    victim = victim_start(&harness, &handle);
+    victim = holder_start(&harness, victim_take, &handle, sizeof(handle));
     srand(4711);
     for (unsigned i = 0; i < 10000; i++) {
         guess = handle;
@@ -61,7 +36,7 @@ START_TEST(a_guess_at_random_opens_nothing_and_disturbs_nobody)
     raw_connect(&raw, &harness);
     raw_expect_done(&raw, raw_release(&raw, slab_take(&raw, 16 * MIB, &guess)));
     raw_close(&raw);
-    victim_end(victim);
+    holder_kill(victim);
     harness_stop(&harness);
 }
 END_TEST
