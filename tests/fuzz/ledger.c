@@ -4,8 +4,6 @@
  * flip. The broker starts whatever it finds, and its accounts hold. Where checksums tell of the
  * damage, nothing that the client had is there for others.
  */
-#include <errno.h>
-#include <event2/event.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <string.h>
@@ -13,12 +11,11 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#include "daemon/broker.h"
 #include "daemon/ledger/ledger_format.h"
+#include "tests/fuzz/double.h"
 #include "tests/fuzz/fuzz.h"
 
-#define MIB (UINT64_C(1) << 20)
-#define CHUNK (2 * MIB)
+#define CHUNK FUZZ_GPU_CHUNK
 #define CHUNKS 4 /* three of a lease, one of the tenant's cache */
 #define PLACES (1 + CHUNKS)
 #define FIRST_FD 3
@@ -36,77 +33,7 @@ static void __attribute__((constructor)) places_reserve(void)
         (void) close(fd);
 }
 
-/* ------------------------------------------------------------------ a GPU and a manager */
-
-static uint64_t fake_used;
-
-static int fake_memory(struct gpu *gpu, const struct gpu_device *device, struct gpu_memory *ret,
-    struct gpu_error *error)
-{
-    (void) gpu;
-    (void) error;
-    ret->total_bytes = device->total_bytes;
-    ret->free_bytes = device->total_bytes - __atomic_load_n(&fake_used, __ATOMIC_RELAXED);
-    return 0;
-}
-
-static int fake_create(struct gpu *gpu, const struct gpu_device *device, uint64_t bytes,
-    struct gpu_chunk *ret, struct gpu_error *error)
-{
-    (void) gpu;
-    (void) error;
-    (void) __atomic_add_fetch(&fake_used, bytes, __ATOMIC_RELAXED);
-    *ret = (struct gpu_chunk){.device = device, .handle = 1, .bytes = bytes};
-    return 0;
-}
-
-static int fake_export(struct gpu *gpu, const struct gpu_chunk *chunk, struct gpu_shareable *ret,
-    struct gpu_error *error)
-{
-    (void) gpu;
-    (void) chunk;
-    (void) error;
-    *ret = (struct gpu_shareable){.fd = eventfd(0, EFD_CLOEXEC)};
-    return ret->fd < 0 ? -errno : 0;
-}
-
-static int fake_import(struct gpu *gpu, const struct gpu_device *device,
-    const struct gpu_shareable *shareable, uint64_t bytes, struct gpu_chunk *ret,
-    struct gpu_error *error)
-{
-    (void) gpu;
-    (void) shareable;
-    (void) error;
-    *ret = (struct gpu_chunk){.device = device, .handle = 1, .bytes = bytes};
-    return 0;
-}
-
-static int fake_release(struct gpu *gpu, struct gpu_chunk *chunk, struct gpu_error *error)
-{
-    (void) gpu;
-    (void) error;
-    *chunk = (struct gpu_chunk){0};
-    return 0;
-}
-
-static const struct gpu_ops fake_ops = {
-    .memory_info = fake_memory,
-    .chunk_create = fake_create,
-    .chunk_export = fake_export,
-    .chunk_import_borrow = fake_import,
-    .chunk_release = fake_release,
-};
-static const struct gpu_device fake_device = {
-    .uuid = "GPU-00000000-0000-0000-0000-000000000001",
-    .name = "double",
-    .total_bytes = 256 * MIB,
-    .granularity_bytes = CHUNK,
-    .vmm = true,
-    .posix_fd = true,
-};
-static const struct gpu_device *const fake_devices[] = {&fake_device};
-static struct gpu fake_gpu = {
-    .ops = &fake_ops, .driver = GPU_DRIVER_SIM, .device_count = 1, .devices = fake_devices};
+/* ------------------------------------------------------------------ a manager */
 
 /* Takes everything and closes it: a barrier is passed by that. */
 static void *manager_serve(void *data)
@@ -206,7 +133,7 @@ static struct ledger *ledger_make(void)
     struct config_device devices[LIMIT_DEVICES];
     struct ledger *ledger;
 
-    FUZZ_CHECK(broker_config_devices(&fake_gpu, devices) == 1);
+    FUZZ_CHECK(broker_config_devices(&fuzz_gpu, devices) == 1);
     FUZZ_CHECK(ledger_new(&devices[0].uuid, 1, &ledger) == 0);
     record_put(
         ledger, (struct ledger_record){.core = {.type = CORE_RECORD_TENANT, .tenant = {"a"}}});
@@ -265,24 +192,6 @@ static void inherit(const struct ledger *ledger)
     }
 }
 
-static struct broker *broker_make(struct event_base *base)
-{
-    static const char text[] = "[Tenant a]\nUser=*\n";
-    struct config_device devices[LIMIT_DEVICES];
-    size_t count = broker_config_devices(&fake_gpu, devices);
-    char error[CONFIG_ERROR_BYTES];
-    struct broker *broker = NULL;
-    struct config *config;
-
-    FUZZ_CHECK(
-        config_load_text("fuzz", text, sizeof(text) - 1, devices, count, &config, error) == 0);
-    error[0] = '\0';
-    if (broker_new(base, &clock_monotonic, &fake_gpu, config, &broker, error) < 0)
-        (void) fprintf(stderr, "the broker doesn't start: %s\n", error);
-    FUZZ_CHECK(broker != NULL);
-    return broker;
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct core_device_view view;
@@ -295,21 +204,21 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         log_set_level(LOG_LEVEL_ERROR);
         manager_start();
     }
-    fake_used = CHUNKS * CHUNK;
+    fuzz_gpu_used = CHUNKS * CHUNK;
     ledger = ledger_make();
     for (size_t at = 1; at + 3 <= size; at += 3)
         bits_flip(ledger, fits, data + at);
     inherit(ledger);
     base = event_base_new();
     FUZZ_CHECK(base != NULL);
-    broker = broker_make(base);
+    broker = fuzz_broker_new(base, "[Tenant a]\nUser=*\n");
     FUZZ_CHECK(core_check(broker->core) == NULL);
     FUZZ_CHECK(core_device_get(broker->core, 0, &view));
     FUZZ_CHECK(size > 3 || view.leased == 3 * CHUNK);
     FUZZ_CHECK(fits || view.cached + view.clean <= CHUNK);
     FUZZ_CHECK(
         view.leased + view.cached + view.clean + view.releasing + view.orphaned + view.free <=
-            fake_device.total_bytes ||
+            FUZZ_GPU_BYTES ||
         fits);
     for (int i = 0; i < 4; i++)
         (void) event_base_loop(base, EVLOOP_NONBLOCK);

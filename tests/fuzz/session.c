@@ -3,81 +3,13 @@
  * frames, each with a byte for its length and one for the fds that come with it. Whatever is sent,
  * the core's accounts hold and no fd is left when the session is over.
  */
-#include <errno.h>
-#include <event2/event.h>
 #include <fcntl.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 
-#include "daemon/broker.h"
 #include "daemon/segment.h"
+#include "tests/fuzz/double.h"
 #include "tests/fuzz/fuzz.h"
-
-#define DEVICE_BYTES (UINT64_C(256) << 20)
-
-static uint64_t fake_used;
-
-static int fake_memory(struct gpu *gpu, const struct gpu_device *device, struct gpu_memory *ret,
-    struct gpu_error *error)
-{
-    (void) gpu;
-    (void) error;
-    ret->total_bytes = device->total_bytes;
-    ret->free_bytes = device->total_bytes - __atomic_load_n(&fake_used, __ATOMIC_RELAXED);
-    return 0;
-}
-
-static int fake_create(struct gpu *gpu, const struct gpu_device *device, uint64_t bytes,
-    struct gpu_chunk *ret, struct gpu_error *error)
-{
-    (void) gpu;
-    (void) error;
-    (void) __atomic_add_fetch(&fake_used, bytes, __ATOMIC_RELAXED);
-    *ret = (struct gpu_chunk){.device = device, .handle = 1, .bytes = bytes};
-    return 0;
-}
-
-static int fake_export(struct gpu *gpu, const struct gpu_chunk *chunk, struct gpu_shareable *ret,
-    struct gpu_error *error)
-{
-    (void) gpu;
-    (void) chunk;
-    (void) error;
-    *ret = (struct gpu_shareable){.fd = eventfd(0, EFD_CLOEXEC)};
-    return ret->fd < 0 ? -errno : 0;
-}
-
-static int fake_release(struct gpu *gpu, struct gpu_chunk *chunk, struct gpu_error *error)
-{
-    (void) gpu;
-    (void) error;
-    (void) __atomic_sub_fetch(&fake_used, chunk->bytes, __ATOMIC_RELAXED);
-    *chunk = (struct gpu_chunk){0};
-    return 0;
-}
-
-static const struct gpu_ops fake_ops = {
-    .memory_info = fake_memory,
-    .chunk_create = fake_create,
-    .chunk_export = fake_export,
-    .chunk_release = fake_release,
-};
-static const struct gpu_device fake_device = {
-    .uuid = "GPU-00000000-0000-0000-0000-000000000001",
-    .name = "double",
-    .total_bytes = DEVICE_BYTES,
-    .granularity_bytes = 2 << 20,
-    .vmm = true,
-    .posix_fd = true,
-};
-static const struct gpu_device *const fake_devices[] = {&fake_device};
-static struct gpu fake_gpu = {
-    .ops = &fake_ops,
-    .driver = GPU_DRIVER_SIM,
-    .device_count = 1,
-    .devices = fake_devices,
-};
 
 static struct event_base *base;
 static struct broker *broker;
@@ -88,17 +20,11 @@ static void broker_make(void)
     static const char text[] = "[Broker]\nHostTier=0\n[ShareGroup g]\nMemoryMax=32M\n"
                                "[Tenant a]\nUser=*\nMemoryMax=64M\nShareGroup=g\n"
                                "DegradeLow=reduce-batch 0.5\nDegradeCritical=pause-new\n";
-    struct config_device devices[LIMIT_DEVICES];
-    char error[CONFIG_ERROR_BYTES];
-    struct config *config;
-    size_t count = broker_config_devices(&fake_gpu, devices);
 
     log_set_level(LOG_LEVEL_ERROR);
     base = event_base_new();
     FUZZ_CHECK(base != NULL);
-    FUZZ_CHECK(
-        config_load_text("fuzz", text, sizeof(text) - 1, devices, count, &config, error) == 0);
-    FUZZ_CHECK(broker_new(base, &clock_monotonic, &fake_gpu, config, &broker, error) == 0);
+    broker = fuzz_broker_new(base, text);
 }
 
 static void turn(void)
