@@ -84,30 +84,26 @@ END_TEST
 START_TEST(ipc_open_in_the_exporting_process_is_invalid_context)
 {
     CUdeviceptr address, opened;
-    CUipcMemHandle token;
 
     setup_context();
     address = alloc_new(BYTES);
-    cu_ok(cu->ipc_get_mem_handle(&token, address));
-    cu_expect(CUDA_ERROR_INVALID_CONTEXT,
-        cu->ipc_open_mem_handle(&opened, token, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+    cu_expect(
+        CUDA_ERROR_INVALID_CONTEXT, cu->ipc_open_mem_handle(&opened, token_of(address), LAZY));
     cu_ok(cu->mem_free(address));
 }
 END_TEST
 
 START_TEST(ipc_shares_bytes_and_counts_opens)
 {
-    struct peer peer = peer_start(NULL);
+    struct peer peer = peer_ready();
     CUdeviceptr first, second;
-    struct peer_message reply;
+    CUipcMemHandle token;
 
     setup_context();
-    (void) peer_do(&peer, PEER_INIT, 0);
-    reply = peer_do(&peer, PEER_IPC_EXPORT, BYTES);
-    (void) peer_call(&peer, (struct peer_message){.op = PEER_FILL, .value = 0x21}, -1, NULL);
-    cu_expect(CUDA_ERROR_INVALID_VALUE, cu->ipc_open_mem_handle(&first, reply.token, 0));
-    cu_ok(cu->ipc_open_mem_handle(&first, reply.token, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
-    cu_ok(cu->ipc_open_mem_handle(&second, reply.token, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+    token = peer_export(&peer, 0x21);
+    cu_expect(CUDA_ERROR_INVALID_VALUE, cu->ipc_open_mem_handle(&first, token, 0));
+    first = token_open(token);
+    second = token_open(token);
     ck_assert_uint_eq(first, second);
     ck_assert_uint_eq(byte_read(first + BYTES - 1), 0x21);
     cu_ok(cu->ipc_close_mem_handle(first));
@@ -121,18 +117,17 @@ END_TEST
 
 START_TEST(ipc_memory_of_a_closed_importer_is_free_again)
 {
-    struct peer peer = peer_start(NULL);
-    struct peer_message request = {.op = PEER_IPC_OPEN, .bytes = BYTES};
+    struct peer peer = peer_ready();
+    CUipcMemHandle token;
     CUdeviceptr address;
     uint64_t before;
 
     setup_context();
-    (void) peer_do(&peer, PEER_INIT, 0);
     before = device_free_bytes();
     address = alloc_new(BYTES);
-    cu_ok(cu->ipc_get_mem_handle(&request.token, address));
+    token = token_of(address);
     byte_write(address, 0x23);
-    ck_assert_int_eq(peer_call(&peer, request, -1, NULL).result, CUDA_SUCCESS);
+    ck_assert_int_eq(peer_open(&peer, &token), CUDA_SUCCESS);
     ck_assert_uint_eq(peer_do(&peer, PEER_READ, 0).value, 0x23);
     (void) peer_do(&peer, PEER_IPC_CLOSE, 0);
     cu_ok(cu->mem_free(address));
@@ -452,10 +447,9 @@ END_TEST
 /* The broker never relies on the contrary: what is in the bytes is nobody's secret. */
 START_TEST(ipc_handle_opens_for_whoever_has_its_bytes)
 {
-    struct peer exporter = peer_ready(), stranger = peer_start(NULL);
+    struct peer exporter = peer_ready(), stranger = peer_ready();
     CUipcMemHandle token = peer_export(&exporter, 0x40);
 
-    (void) peer_do(&stranger, PEER_INIT, 0);
     ck_assert_int_eq(peer_open(&stranger, &token), CUDA_SUCCESS);
     ck_assert_uint_eq(peer_do(&stranger, PEER_READ, BYTES - 1).value, 0x40);
     peer_end(&stranger);
