@@ -91,6 +91,7 @@ struct segment_waiter *segment_waiter_free(struct segment_waiter *waiter)
     waiter_place(waiter, NULL, NULL);
     waiter->space->waiter_count--;
     waiter->space->broker->segments->waiting[waiter->tenant]--;
+    waiter->session->segment_waiters--;
     segments_note(waiter->space->broker, waiter->space->tenant);
     free(waiter);
     return NULL;
@@ -121,6 +122,7 @@ static struct segment_waiter *waiter_new(
     waiter_place(waiter, NULL, &space->unserved);
     space->waiter_count++;
     segments->waiting[waiter->tenant]++;
+    session->segment_waiters++;
     heap_push(&segments->deadlines, &waiter->deadline,
         add_saturate(clock_now(session->broker->clock), waiter->wait_ns));
     return waiter;
@@ -368,6 +370,14 @@ void segment_waiters_serve(struct segment_space *space)
 
 /* ------------------------------------------------------------------ messages */
 
+/* Whether its last one is one too many. */
+static bool waiters_full(const struct session *session)
+{
+    return session->segment_waiters > LIMIT_SEGMENT_WAITERS_PER_CLIENT ||
+           session->broker->segments->waiting[session->client->tenant_index] >
+               LIMIT_SEGMENT_WAITERS;
+}
+
 void on_segment_request(struct session *session, const Gmb__ClientMessage *message)
 {
     const Gmb__SegmentRequest *body = message->segment_request;
@@ -392,10 +402,10 @@ void on_segment_request(struct session *session, const Gmb__ClientMessage *messa
     }
     request.client = client->id;
     request.waiter->device = device;
-    if (session->broker->segments->waiting[request.waiter->tenant] > LIMIT_SEGMENT_WAITERS) {
+    if (waiters_full(session)) {
         (void) segment_waiter_free(request.waiter);
         message_refuse(session, message->id, GMB_STATUS_EXHAUSTED, GMB_LIMIT_REQUESTS, 0, 0,
-            "too many requests of the tenant wait for segments");
+            "too many requests of the client or its tenant wait for segments");
         return;
     }
     if (!request_register(session, &request, "")) {

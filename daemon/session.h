@@ -44,6 +44,7 @@ struct session {
         *timer; /* GREETING, RESUMING: the deadline; ACTIVE: to try again what resources held up */
     void *requests; /* tsearch(3) tree of struct request, in flight, by id */
     uint32_t request_count;
+    uint32_t segment_waiters; /* of these, that wait for a segment */
     struct list grants; /* struct grant.link: being sent, in order */
     void *named;        /* RESUMING: tsearch(3) tree of struct named, leases that it has */
     bool resumed;       /* its requests may be ones that were carried out before */

@@ -144,8 +144,8 @@ void segments_clear(const struct harness *harness)
 
 /* ------------------------------------------------------------------ by hand */
 
-uint64_t segment_ask(
-    struct raw *raw, const char *name, uint64_t bytes, uint64_t chunk_bytes, uint64_t wait_ns)
+uint64_t segment_ask_of(struct raw *raw, bool group, const char *name, uint64_t bytes,
+    uint64_t chunk_bytes, uint64_t wait_ns)
 {
     Gmb__ClientMessage message = GMB__CLIENT_MESSAGE__INIT;
     Gmb__SegmentRequest body;
@@ -155,9 +155,16 @@ uint64_t segment_ask(
     body.bytes = bytes;
     body.chunk_bytes = chunk_bytes;
     body.wait_ns = wait_ns;
+    body.group = group;
     message.body_case = GMB__CLIENT_MESSAGE__BODY_SEGMENT_REQUEST;
     message.segment_request = &body;
     return raw_send(raw, &message);
+}
+
+uint64_t segment_ask(
+    struct raw *raw, const char *name, uint64_t bytes, uint64_t chunk_bytes, uint64_t wait_ns)
+{
+    return segment_ask_of(raw, false, name, bytes, chunk_bytes, wait_ns);
 }
 
 uint64_t segment_seal_ask(struct raw *raw, uint64_t lease)
@@ -174,4 +181,30 @@ uint64_t segment_seal_ask(struct raw *raw, uint64_t lease)
 void segment_expect_read(struct raw *raw)
 {
     raw_expect_error(raw, segment_seal_ask(raw, 0), GMB_STATUS_NOT_FOUND);
+}
+
+uint64_t segment_crowd_start(struct raw crowd[SEGMENT_CROWD], const struct harness *harness,
+    bool group, const char *name, uint64_t bytes)
+{
+    uint64_t first = 0;
+
+    for (unsigned i = 0; i < LIMIT_SEGMENT_WAITERS; i++) {
+        struct raw *raw = &crowd[i / LIMIT_SEGMENT_WAITERS_PER_CLIENT];
+        uint64_t id;
+
+        if (i % LIMIT_SEGMENT_WAITERS_PER_CLIENT == 0)
+            raw_connect(raw, harness);
+        /* Some would make it, some only open it. */
+        id = segment_ask_of(raw, group, name, i % 2 == 0 ? 0 : bytes, 0, SEGMENT_WAIT);
+        first = i == 0 ? id : first;
+        if (i % 32 == 31) /* the broker has read it all */
+            segment_expect_read(raw);
+    }
+    return first;
+}
+
+void segment_crowd_end(struct raw crowd[SEGMENT_CROWD])
+{
+    for (unsigned i = 0; i < SEGMENT_CROWD; i++)
+        raw_close(&crowd[i]);
 }

@@ -40,9 +40,18 @@ void segment_demote(const struct harness *harness, const char *name);
 /* Removes all that are there, and waits until they have gone. */
 void segments_clear(const struct harness *harness);
 
-/* By hand: asks for one, seals it. The request. */
+/* By hand: asks for one, of the share group or not; seals it. The request. */
+uint64_t segment_ask_of(struct raw *raw, bool group, const char *name, uint64_t bytes,
+    uint64_t chunk_bytes, uint64_t wait_ns);
 uint64_t segment_ask(
     struct raw *raw, const char *name, uint64_t bytes, uint64_t chunk_bytes, uint64_t wait_ns);
 uint64_t segment_seal_ask(struct raw *raw, uint64_t lease);
 /* All that was sent has been read, as the refusal of a seal of no lease shows. */
 void segment_expect_read(struct raw *raw);
+
+/* Clients that wait for it with as many requests as one may, and so with all that their tenant may.
+ * The first request of the first of them. */
+#define SEGMENT_CROWD (LIMIT_SEGMENT_WAITERS / LIMIT_SEGMENT_WAITERS_PER_CLIENT)
+uint64_t segment_crowd_start(struct raw crowd[SEGMENT_CROWD], const struct harness *harness,
+    bool group, const char *name, uint64_t bytes);
+void segment_crowd_end(struct raw crowd[SEGMENT_CROWD]);

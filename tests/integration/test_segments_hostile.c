@@ -221,34 +221,30 @@ START_TEST(what_is_said_of_somebody_elses_lease_is_said_of_none)
 }
 END_TEST
 
-START_TEST(a_client_that_only_waits_is_bounded_and_is_forgotten)
+START_TEST(who_only_waits_is_bounded_as_a_client_and_as_a_tenant_and_is_forgotten)
 {
-    struct raw raw[2];
+    struct raw crowd[SEGMENT_CROWD], raw;
     uint64_t id, cancelled;
 
     begin(SEGMENT_BROKER HARNESS_TENANT);
     segment_do(&first, 0, MEMBER_CREATE, "llama", WEIGHTS);
-    raw_connect(&raw[0], &harness);
-    raw_connect(&raw[1], &harness);
-    cancelled = segment_ask(&raw[0], "llama", 0, 0, SEGMENT_WAIT);
-    for (unsigned i = 1; i < LIMIT_SEGMENT_WAITERS; i++) {
-        (void) segment_ask(&raw[0], "llama", i % 2 == 0 ? 0 : WEIGHTS, 0, SEGMENT_WAIT);
-        if (i % 32 == 0) /* the broker has read it all */
-            segment_expect_read(&raw[0]);
-    }
-    segment_expect_read(&raw[0]);
-    id = segment_ask(&raw[1], "llama", 0, 0, SEGMENT_WAIT);
-    raw_expect_error(&raw[1], id, GMB_STATUS_EXHAUSTED);
-    id = raw_cancel(&raw[0], cancelled);
-    raw_expect_done(&raw[0], id);
-    raw_expect_error(&raw[0], cancelled, GMB_STATUS_CANCELLED);
-    raw_expect_error(&raw[0], raw_cancel(&raw[0], cancelled), GMB_STATUS_NOT_FOUND);
-    raw_close(&raw[0]);
-    segment_await_waiting(&harness, "llama", 0);
-    id = segment_ask(&raw[1], "llama", 0, 0, SEGMENT_WAIT);
+    raw_connect(&raw, &harness);
+    cancelled = segment_crowd_start(crowd, &harness, false, "llama", WEIGHTS);
+    raw_expect_error(&raw, segment_ask(&raw, "llama", 0, 0, SEGMENT_WAIT), GMB_STATUS_EXHAUSTED);
+    id = raw_cancel(&crowd[0], cancelled);
+    raw_expect_done(&crowd[0], id);
+    raw_expect_error(&crowd[0], cancelled, GMB_STATUS_CANCELLED);
+    raw_expect_error(&crowd[0], raw_cancel(&crowd[0], cancelled), GMB_STATUS_NOT_FOUND);
+    /* Its tenant has one place again, which isn't for one that has all that a client may have. */
+    raw_expect_error(
+        &crowd[1], segment_ask(&crowd[1], "llama", 0, 0, SEGMENT_WAIT), GMB_STATUS_EXHAUSTED);
+    id = segment_ask(&raw, "llama", 0, 0, SEGMENT_WAIT);
+    segment_await_waiting(&harness, "llama", LIMIT_SEGMENT_WAITERS);
+    segment_crowd_end(crowd);
+    segment_await_waiting(&harness, "llama", 1);
     segment_do(&first, 0, MEMBER_SEAL, "", 0);
-    raw_expect_done(&raw[1], raw_release(&raw[1], raw_expect_lease(&raw[1], id, 12)));
-    raw_close(&raw[1]);
+    raw_expect_done(&raw, raw_release(&raw, raw_expect_lease(&raw, id, 12)));
+    raw_close(&raw);
     end();
 }
 END_TEST
@@ -282,5 +278,5 @@ UNIT_MAIN("integration: hostile segments",
     a_changed_byte_is_found_without_anybody_asking, a_writer_that_writes_on_is_found,
     another_tenant_has_no_part_in_it, a_share_group_pays_for_what_its_tenants_share,
     what_is_said_of_somebody_elses_lease_is_said_of_none,
-    a_client_that_only_waits_is_bounded_and_is_forgotten,
+    who_only_waits_is_bounded_as_a_client_and_as_a_tenant_and_is_forgotten,
     a_name_has_bounds_and_a_request_one_answer)

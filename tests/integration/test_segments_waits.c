@@ -171,10 +171,8 @@ END_TEST
 START_TEST(one_tenant_of_a_group_leaves_room_to_wait_for_the_others)
 {
     struct member_order order = segment_order(MEMBER_CREATE, "llama", WEIGHTS);
-    Gmb__ClientMessage message = GMB__CLIENT_MESSAGE__INIT;
+    struct raw crowd[SEGMENT_CROWD];
     struct member stranger;
-    Gmb__SegmentRequest body;
-    struct raw raw;
 
     if (geteuid() != 0)
         return;
@@ -184,25 +182,14 @@ START_TEST(one_tenant_of_a_group_leaves_room_to_wait_for_the_others)
     member_start(&stranger, &harness, SEGMENT_STRANGER);
     order.group = 1;
     ck_assert_int_eq(member_do(&first, &order), 0);
-    raw_connect(&raw, &harness);
-    gmb__segment_request__init(&body);
-    body.name = order.name;
-    body.wait_ns = SEGMENT_WAIT;
-    body.group = true;
-    message.body_case = GMB__CLIENT_MESSAGE__BODY_SEGMENT_REQUEST;
-    message.segment_request = &body;
-    for (unsigned i = 0; i < LIMIT_SEGMENT_WAITERS; i++) {
-        (void) raw_send(&raw, &message);
-        if (i % 32 == 31) /* the broker has read it all */
-            segment_expect_read(&raw);
-    }
+    (void) segment_crowd_start(crowd, &harness, true, order.name, WEIGHTS);
     segment_await_waiting(&harness, "llama", LIMIT_SEGMENT_WAITERS);
     order.what = MEMBER_OPEN;
     ck_assert_int_eq(member_do(&second, &order), GMB_E_EXHAUSTED);
     ck_assert_str_eq(second.answer.limit, "requests");
     member_tell(&stranger, &order);
     segment_await_waiting(&harness, "llama", LIMIT_SEGMENT_WAITERS + 1);
-    raw_close(&raw);
+    segment_crowd_end(crowd);
     segment_do(&first, 0, MEMBER_SEAL, "", 0);
     ck_assert_int_eq(member_answer(&stranger), 0);
     member_end(&stranger, 0);
