@@ -56,7 +56,7 @@
  * all of them. A server has tens of models, not hundreds. */
 #define LIMIT_SEGMENTS_PER_TENANT 256
 /* Requests of one tenant that wait until a segment is written, or is back on the device; and of one
- * client: the shards of a few models on each device, so that none takes all places of its tenant. */
+ * client: the shards of a few models on each device. None takes all places of its tenant. */
 #define LIMIT_SEGMENT_WAITERS 1024
 #define LIMIT_SEGMENT_WAITERS_PER_CLIENT 128
 /* Runs of chunks that one client gives back while the broker still moves pages there. */

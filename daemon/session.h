@@ -45,9 +45,9 @@ struct session {
     void *requests; /* tsearch(3) tree of struct request, in flight, by id */
     uint32_t request_count;
     uint32_t segment_waiters; /* of these, that wait for a segment */
-    struct list grants; /* struct grant.link: being sent, in order */
-    void *named;        /* RESUMING: tsearch(3) tree of struct named, leases that it has */
-    bool resumed;       /* its requests may be ones that were carried out before */
+    struct list grants;       /* struct grant.link: being sent, in order */
+    void *named;              /* RESUMING: tsearch(3) tree of struct named, leases that it has */
+    bool resumed;             /* its requests may be ones that were carried out before */
     struct listener listener;
     bool reading, retry;
     bool retry_set; /* `timer` is, for that */
