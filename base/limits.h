@@ -52,6 +52,8 @@
 /* And holders of one tenant beyond the first of each lease: each costs a bit for every index of its
  * lease, here and in the shell. */
 #define LIMIT_HOLDERS_PER_TENANT 4096
+/* Holders of all segments: what each tenant may have at once, the first of each included. */
+#define LIMIT_SEATS (LIMIT_TENANTS * (LIMIT_HOLDERS_PER_TENANT + LIMIT_SEGMENTS_PER_TENANT))
 /* Segments of one tenant or share group: a broker that lists, verifies and demotes them looks at
  * all of them. A server has tens of models, not hundreds. */
 #define LIMIT_SEGMENTS_PER_TENANT 256

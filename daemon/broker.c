@@ -18,6 +18,7 @@
 #include "daemon/arena_kept.h"
 #include "daemon/arena_message.h"
 #include "daemon/device.h"
+#include "daemon/guest.h"
 #include "daemon/ledger/ledger.h"
 #include "daemon/persist.h"
 #include "daemon/pressure.h"
@@ -156,9 +157,13 @@ static void timer_set(struct broker *broker)
     (void) event_add(broker->tick_event, &delay);
 }
 
-void broker_detach(struct broker *broker, struct client *client)
+void broker_detach(struct broker *broker, struct client *client, bool keep)
 {
-    struct core_event event = {.type = CORE_EVENT_CLIENT_DETACH, .client = client->id};
+    struct core_event event = {
+        .type = CORE_EVENT_CLIENT_DETACH,
+        .client_detach.keep = keep,
+        .client = client->id,
+    };
 
     client->session = NULL;
     list_for_each(holder, &client->holdings, struct arena_holder, client_link)
@@ -178,10 +183,7 @@ static void sessions_end(struct broker *broker)
         struct client *client = session->client, *guest = session->guest;
 
         (void) session_free(session);
-        if (client != NULL)
-            broker_detach(broker, client);
-        if (guest != NULL)
-            broker_detach(broker, guest);
+        guest_detach(broker, client, guest);
     }
 }
 

@@ -99,8 +99,9 @@ void broker_step(struct broker *broker, const struct core_event *event);
  * answer, valid until the next step; NULL would mean that the core didn't answer.
  */
 const struct core_action *broker_ask(struct broker *broker, struct core_event *event);
-/* The client's connection has ended, or is about to: the core may end the client with it. */
-void broker_detach(struct broker *broker, struct client *client);
+/* The client's connection has ended, or is about to: the core ends the client with it if it holds
+ * nothing, unless it is to be kept. */
+void broker_detach(struct broker *broker, struct client *client, bool keep);
 /* Ends what is doomed and sets the timer. To be called last in every callback of the loop. */
 void broker_settle(struct broker *broker);
 /* Whether nothing that the core is to do has been due for `patience_ns` without being done. */

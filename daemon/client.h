@@ -29,6 +29,7 @@ struct client {
     struct session *session; /* NULL once the connection ended */
     struct identity identity;
     uint8_t token[CLIENT_TOKEN_BYTES]; /* its session is resumed with */
+    core_id host;                      /* a guest: client of the session that it belongs to; 0 */
     struct event *death;               /* readable pidfd */
     struct list holdings;              /* struct arena_holder.client_link */
     uint32_t arena_count, arena_chunks;

@@ -9,6 +9,7 @@
 
 #include "daemon/broker.h"
 #include "daemon/message.h"
+#include "daemon/persist.h"
 
 /* Of the same process: a copy. */
 static int identity_dup(const struct identity *from, struct identity *ret)
@@ -42,6 +43,8 @@ static int guest_make(struct session *session, core_id id, const char *group, ui
         return r;
     session->guest->tenant_index = tenant;
     session->guest->session = session;
+    session->guest->host = client->id;
+    persist_client(session->broker, session->guest);
     return 0;
 }
 
@@ -50,6 +53,19 @@ bool guest_belongs(const struct session *session)
     const char *group = config_group(session->broker->config, session->client->tenant);
 
     return group != NULL && strcmp(group, session->guest->tenant) == 0;
+}
+
+void guest_detach(struct broker *broker, struct client *client, struct client *guest)
+{
+    core_id id = guest != NULL ? guest->id : 0;
+
+    /* The session is gone: what the first step grants isn't answered there. */
+    if (client != NULL)
+        client->session = NULL;
+    if (guest != NULL)
+        broker_detach(broker, guest, false);
+    if (client != NULL)
+        broker_detach(broker, client, id != 0 && client_find(broker, id) != NULL);
 }
 
 struct client *guest_get(struct session *session, uint64_t request)
@@ -93,8 +109,7 @@ struct client *guest_get(struct session *session, uint64_t request)
 }
 
 struct search {
-    const struct client *client;
-    const char *group;
+    core_id host;
     struct client *found;
 };
 
@@ -105,21 +120,16 @@ static void client_look(const void *node, VISIT visit, void *data)
 
     if (visit != preorder && visit != leaf)
         return;
-    if (client->session == NULL && client->identity.pid == search->client->identity.pid &&
-        client->identity.start_ticks == search->client->identity.start_ticks &&
-        strcmp(client->tenant, search->group) == 0)
+    if (client->host == search->host)
         search->found = client;
 }
 
 void guest_come_back(struct session *session)
 {
     struct broker *broker = session->broker;
-    struct search search = {
-        session->client, config_group(broker->config, session->client->tenant), NULL};
+    struct search search = {session->client->id, NULL};
     struct core_event event = {.type = CORE_EVENT_CLIENT_ATTACH};
 
-    if (search.group == NULL)
-        return;
     twalk_r(broker->clients, client_look, &search);
     if (search.found == NULL)
         return;

@@ -14,6 +14,11 @@
 struct client *guest_get(struct session *session, uint64_t request);
 /* Whether it may use the group still: its tenant may have been taken out of it. */
 bool guest_belongs(const struct session *session);
-/* The session resumes: the guest of its process, if it has one, is its guest again. Steps the core.
+/*
+ * The connection of a client and its guest has ended. As long as the guest holds something its
+ * client stays, too: who comes back with that one's token finds both. Either may be NULL. Steps the
+ * core.
  */
+void guest_detach(struct broker *broker, struct client *client, struct client *guest);
+/* The session resumes: its client's guest, if there is one, is its guest again. Steps the core. */
 void guest_come_back(struct session *session);

@@ -21,6 +21,7 @@ static core_id record_id(const struct core_record *record)
 
 static void client_fill(const struct client *client, struct ledger_client *ret)
 {
+    ret->host = client->host;
     ret->pid = client->identity.pid;
     ret->uid = client->identity.uid;
     ret->start_ticks = client->identity.start_ticks;

@@ -15,6 +15,7 @@
 #include "daemon/broker.h"
 #include "daemon/ledger/ledger.h"
 #include "daemon/persist.h"
+#include "daemon/segment_recover.h"
 
 /* Above the generations of the ledger, those of a damaged record could be as much higher. */
 #define GENERATION_MARGIN (UINT32_C(1) << 24)
@@ -256,6 +257,8 @@ static int client_restore(struct restoring *restoring, const struct ledger_recor
 
     if (record->core.gone)
         return 0;
+    if (record->core.client.steward)
+        return segments_steward_restore(broker, record->core.client.tenant, record_id(record));
     r = identity_find(
         record->client.pid, record->client.start_ticks, record->client.uid, &identity);
     if (r == -ENOMEM || r == -EMFILE || r == -ENFILE)
@@ -267,6 +270,7 @@ static int client_restore(struct restoring *restoring, const struct ledger_recor
     if (r < 0)
         return r;
     client->tenant_index = record->core.client.tenant;
+    client->host = record->client.host;
     memcpy(client->token, record->client.token, sizeof(client->token));
     restoring->found->clients++;
     return 0;
@@ -438,6 +442,7 @@ void recover_end(struct broker *broker)
     if (found->epoch == 0)
         return;
     found->arenas = arenas_recover(broker);
+    segments_recover(broker);
     /* What belongs to nothing that is there. */
     items_drop_all(broker);
     found_log(found);

@@ -77,9 +77,7 @@ static void old_session_end(struct client *client)
     pressure_leave(old);
     guest = TAKE_PTR(old->guest);
     old->client = NULL;
-    broker_detach(client->broker, client);
-    if (guest != NULL)
-        broker_detach(client->broker, guest);
+    guest_detach(client->broker, client, guest);
 }
 
 /* What it says that it hasn't mapped can't be taken back while the mover is at work there. True

@@ -2,8 +2,9 @@
  * Order is what makes a cut harmless. Tenants come first: the others name them. Then accounts:
  * while an epoch ends, bytes that are suspects and still a chunk's are found out by the next look.
  * Then chunks, then leases: a chunk counts as granted only once its lease counts it, and one that
- * came back is the tenant's before its lease is shorter. A lease's further holders follow it: one
- * that isn't written was never told. Clients come last.
+ * came back is the tenant's before its lease is shorter. A lease's further holders follow it, and
+ * those of segments all leases: one that isn't written was never told, and one that has gone had
+ * let go of its chunks before. Clients come last.
  *
  * A chunk that is being created isn't written: until it is there, its bytes are nobody's.
  */
@@ -37,8 +38,12 @@ void change_holder(const struct holder *holder)
 {
     struct lease *lease = holder->lease;
 
-    if (lease->state != LEASE_ACTIVE || holder->place == HOLDER_NOWHERE)
+    if (lease->state != LEASE_ACTIVE)
         return;
+    if (holder->seat) {
+        slots_change(&lease->account->device->core->seats, holder->seat);
+        return;
+    }
     lease->changed |= (uint16_t) (1u << holder->place);
     slots_change(&lease->account->device->core->leases, lease);
 }
@@ -140,12 +145,19 @@ static void chunk_record(const struct chunk *chunk, struct core_record *ret)
     ret->chunk.index = chunk->index;
 }
 
-/* NULL where nobody is. */
+static void holder_record(const struct holder *holder, struct core_record *ret)
+{
+    ret->holder.client = slot_id(&holder->client->slot);
+    ret->holder.lease = slot_id(&holder->lease->slot);
+    ret->holder.open = holder->open;
+}
+
+/* NULL where nobody is; in a segment there are no places. */
 static const struct holder *holder_at(const struct lease *lease, unsigned place)
 {
     list_for_each(holder, &lease->holders, struct holder, lease_link)
     {
-        if (holder->place == place)
+        if (!holder->seat && holder->place == place)
             return holder;
     }
     return NULL;
@@ -179,9 +191,7 @@ static bool holder_take_record(struct core *core, struct core_record *ret)
     if (!holder)
         return true;
     ret->gone = false;
-    ret->holder.client = slot_id(&holder->client->slot);
-    ret->holder.lease = slot_id(&lease->slot);
-    ret->holder.open = holder->open;
+    holder_record(holder, ret);
     return true;
 }
 
@@ -199,6 +209,12 @@ static void lease_record(const struct lease *lease, struct core_record *ret)
     ret->lease.max = lease->max;
     ret->lease.kind = lease->kind;
     ret->lease.chunk_bytes = lease->chunk_bytes;
+}
+
+static void client_record(const struct client *client, struct core_record *ret)
+{
+    ret->client.tenant = client->tenant->index;
+    ret->client.steward = client->steward;
 }
 
 /* The next changed one of a table; `slot` is what every object begins with. */
@@ -238,9 +254,15 @@ bool core_changed_next(struct core *core, struct core_record *ret)
         core->changed_lease = slots_item(&core->leases, ret->number);
         return true;
     }
+    item = slot_take(&core->seats, CORE_RECORD_SEAT, ret);
+    if (item) {
+        if (!ret->gone)
+            holder_record(((const struct seat *) item)->holder, ret);
+        return true;
+    }
     item = slot_take(&core->clients, CORE_RECORD_CLIENT, ret);
     if (item && !ret->gone)
-        ret->client.tenant = ((const struct client *) item)->tenant->index;
+        client_record(item, ret);
     return item != NULL;
 }
 

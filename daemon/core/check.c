@@ -307,6 +307,9 @@ static const char *check_lease(const struct lease *lease)
     {
         if (holder->client->tenant != lease->account->tenant)
             return FIND("lease %u is held by another tenant", lease->slot.number);
+        if ((holder->seat != NULL) != (lease->kind == CORE_LEASE_SEGMENT) ||
+            (holder->seat && (!holder->seat->slot.used || holder->seat->holder != holder)))
+            return FIND("lease %u: a holder without its seat", lease->slot.number);
         holders++;
     }
     list_for_each(request, &lease->requests, struct request, lease_link)
@@ -325,7 +328,7 @@ static const char *check_lease(const struct lease *lease)
 
 static const char *check_leases(const struct core *core)
 {
-    uint32_t attached[LIMIT_TENANTS] = {0}, indices[LIMIT_TENANTS] = {0};
+    uint32_t attached[LIMIT_TENANTS] = {0}, indices[LIMIT_TENANTS] = {0}, seats = 0;
 
     for (uint32_t i = 0; i < core->leases.high; i++) {
         const struct lease *lease = slots_at(&core->leases, i);
@@ -337,7 +340,11 @@ static const char *check_leases(const struct core *core)
             attached[lease->account->tenant->index] += lease->holder_count - 1;
         if (lease)
             indices[lease->account->tenant->index] += lease->max;
+        if (lease && lease->kind == CORE_LEASE_SEGMENT)
+            seats += lease->holder_count;
     }
+    if (seats != core->seats.used)
+        return FIND("%u seats are taken by %u holders", core->seats.used, seats);
     for (uint32_t i = 0; i < core->tenant_high; i++) {
         if (core->tenants[i] && core->tenants[i]->attached != attached[i])
             return FIND("tenant %u miscounts its attached clients", i);

@@ -69,7 +69,7 @@ void client_slots_init(struct core *core)
 }
 
 /* A tenant has a steward at most: they need no limit of their own. */
-static void client_count(struct core *core, const struct client *client, int by)
+void client_count(struct core *core, const struct client *client, int by)
 {
     struct tenant *tenant = client->tenant;
     bool none = tenant->clients == 0;
@@ -128,14 +128,14 @@ static void client_end(struct core *core, struct client *client)
     slots_give(&core->clients, client);
 }
 
-void client_detach_event(struct core *core, struct client *client)
+void client_detach_event(struct core *core, struct client *client, const struct core_event *event)
 {
     if (client->state != CLIENT_ACTIVE)
         return;
     stalled_leave(core, client);
     client_set_state(client, CLIENT_DETACHED);
     client_drop_requests(core, client);
-    if (list_empty(&client->holdings))
+    if (list_empty(&client->holdings) && !event->client_detach.keep)
         client_end(core, client);
 }
 

@@ -131,6 +131,7 @@ int core_new(const struct core_options *options, struct core **ret)
     slots_init(&core->leases, sizeof(struct lease), LIMIT_CHUNKS_TOTAL + LIMIT_REQUESTS_TOTAL);
     slots_init(&core->requests, sizeof(struct request), LIMIT_REQUESTS_TOTAL);
     slots_init(&core->chunks, sizeof(struct chunk), LIMIT_CHUNKS_TOTAL);
+    slots_init(&core->seats, sizeof(struct seat), LIMIT_SEATS);
     for (size_t i = 0; i < POOL_BUCKETS; i++)
         list_init(&core->pools[i]);
     *ret = core;
@@ -165,6 +166,7 @@ struct core *core_free(struct core *core)
     slots_done(&core->leases);
     slots_done(&core->requests);
     slots_done(&core->chunks);
+    slots_done(&core->seats);
     heap_done(&core->deadlines);
     heap_done(&core->wakes);
     heap_done(&core->pressures);
@@ -191,7 +193,7 @@ static void step_client(struct core *core, const struct core_event *event)
     if (!client)
         return;
     if (event->type == CORE_EVENT_CLIENT_DETACH)
-        client_detach_event(core, client);
+        client_detach_event(core, client, event);
     else if (event->type == CORE_EVENT_CLIENT_ATTACH)
         client_attach_event(core, client);
     else if (event->type == CORE_EVENT_CLIENT_DEAD)

@@ -133,6 +133,9 @@ struct core_event {
                                    tenant's by count, and it neither runs nor stalls */
         } client_add;           /* CLIENT_ADDED or REFUSED */
         struct {
+            bool keep; /* it stays though it holds nothing, until it is dead or attached */
+        } client_detach;
+        struct {
             uint32_t device;      /* index */
             uint64_t bytes;       /* > 0 */
             uint64_t chunk_bytes; /* 0: core's choice */
@@ -331,7 +334,8 @@ enum core_record_type {
     CORE_RECORD_ACCOUNT,
     CORE_RECORD_CLIENT,
     CORE_RECORD_LEASE,
-    CORE_RECORD_HOLDER, /* beyond the first place */
+    CORE_RECORD_HOLDER, /* of an arena, beyond the first place */
+    CORE_RECORD_SEAT,   /* holder of a segment, by a number of its own */
     CORE_RECORD_CHUNK,
     CORE_RECORD_MAX
 };
@@ -351,9 +355,9 @@ struct core_record {
     enum core_record_type type;
     uint32_t number;     /* of the slot; TENANT: its index; ACCOUNT: the tenant's, or CORE_NOBODY;
                             HOLDER: the lease's × LIMIT_LEASE_HOLDERS + its place */
-    uint32_t generation; /* CLIENT, LEASE, HOLDER (the lease's), CHUNK; of one that is gone: its
-                            successor's */
-    bool gone; /* CLIENT, LEASE, HOLDER, CHUNK: there is none under that number any more */
+    uint32_t generation; /* CLIENT, LEASE, HOLDER (the lease's), SEAT, CHUNK; of one that is gone:
+                            its successor's */
+    bool gone; /* CLIENT, LEASE, HOLDER, SEAT, CHUNK: there is none under that number any more */
     union {
         struct {
             char name[LIMIT_NAME_BYTES + 1];
@@ -366,9 +370,10 @@ struct core_record {
         } account;
         struct {
             uint32_t tenant;
+            bool steward;
         } client;
         struct {
-            core_id client; /* the holder in the first place; 0: it has left, or a segment's */
+            core_id client; /* the holder in the first place; 0: it has left, or of a segment */
             bool open;      /* that one takes part in fills */
             uint32_t tenant, device;
             uint32_t count; /* chunks that are granted; of an arena its chunks tell */
@@ -379,7 +384,7 @@ struct core_record {
         struct {
             core_id lease, client;
             bool open;
-        } holder;
+        } holder; /* HOLDER, SEAT */
         struct {
             uint32_t device, tenant; /* CORE_NOBODY */
             bool forsaken;           /* it isn't to be granted again */
@@ -404,13 +409,15 @@ bool core_lease_record(const struct core *core, core_id lease, struct core_recor
 
 /*
  * Fills a new core from records, after its devices were added and before anything else, in the
- * order of enum core_record_type; then core_restore_end(), then CONFIGURE. Clients are detached.
+ * order of enum core_record_type; then core_restore_end(), then CONFIGURE. Clients are detached,
+ * but for stewards, which are as they were.
  * `handle` says of a chunk whether the shell has the memory: without it, one that is leased stays
  * charged as long as it is held but can't be granted or moved (it is stuck), and any other is gone
  * and suspect until its bytes are free. `damaged`: some records could not be read or used. A leased
  * chunk whose lease isn't there was then perhaps granted, and goes back to the driver; else its
  * grant was cut off, and it is the tenant's cache. -EINVAL, -EEXIST for a record that contradicts
- * itself or others: nothing of it is kept. -ESTALE for a holder whose lease has ended. -ENOMEM.
+ * itself or others: nothing of it is kept. -ESTALE for a holder whose lease or client has ended.
+ * -ENOMEM.
  * Each holder that takes part in fills has every chunk of its lease, until it says what it hasn't.
  */
 int core_restore(

@@ -20,19 +20,11 @@ static uint8_t place_find(const struct lease *lease)
 {
     uint32_t taken = 0;
 
-    if (lease->kind == CORE_LEASE_SEGMENT)
-        return HOLDER_NOWHERE;
     list_for_each(holder, &lease->holders, struct holder, lease_link) taken |= 1u << holder->place;
     return (uint8_t) __builtin_ctz(~taken);
 }
 
-struct holder *holder_new(struct core *core, struct lease *lease, struct client *client)
-{
-    return holder_new_at(core, lease, client, place_find(lease));
-}
-
-struct holder *holder_new_at(
-    struct core *core, struct lease *lease, struct client *client, uint8_t place)
+static struct holder *holder_make(struct core *core, struct lease *lease, struct client *client)
 {
     size_t words = (lease->max + WORD_BITS - 1) / WORD_BITS;
     struct holder *holder = calloc(1, sizeof(*holder) + words * sizeof(holder->has[0]));
@@ -41,7 +33,6 @@ struct holder *holder_new_at(
         return NULL;
     holder->lease = lease;
     holder->client = client;
-    holder->place = place;
     list_init(&holder->client_link);
     list_init(&holder->lease_link);
     client->tenant->attached += lease->holder_count > 0;
@@ -49,6 +40,41 @@ struct holder *holder_new_at(
     lease->holder_count++;
     stalled_lease(core, lease->account, client, 1);
     return holder;
+}
+
+struct holder *holder_new_at(
+    struct core *core, struct lease *lease, struct client *client, uint8_t place)
+{
+    struct holder *holder = holder_make(core, lease, client);
+
+    if (holder)
+        holder->place = place;
+    return holder;
+}
+
+struct holder *holder_new_seated(
+    struct core *core, struct lease *lease, struct client *client, struct seat *seat)
+{
+    struct holder *holder = holder_make(core, lease, client);
+
+    if (!holder) {
+        slots_give(&core->seats, seat);
+        return NULL;
+    }
+    holder->seat = seat;
+    seat->holder = holder;
+    return holder;
+}
+
+struct holder *holder_new(struct core *core, struct lease *lease, struct client *client)
+{
+    void *seat;
+
+    if (lease->kind != CORE_LEASE_SEGMENT)
+        return holder_new_at(core, lease, client, place_find(lease));
+    if (slots_take(&core->seats, &seat) != SLOTS_OK)
+        return NULL;
+    return holder_new_seated(core, lease, client, seat);
 }
 
 void holder_free(struct core *core, struct holder *holder)
@@ -63,6 +89,8 @@ void holder_free(struct core *core, struct holder *holder)
     lease->holder_count--;
     change_holder(holder);
     holder->client->tenant->attached -= lease->holder_count > 0;
+    if (holder->seat)
+        slots_give(&core->seats, holder->seat);
     free(holder);
 }
 

@@ -12,9 +12,12 @@
 
 /* The lease's first or next holder, which has nothing. NULL without host memory. */
 struct holder *holder_new(struct core *core, struct lease *lease, struct client *client);
-/* The same in a place that no other of the lease has, below LIMIT_LEASE_HOLDERS. */
+/* The same in a place that no other of the lease has, below LIMIT_LEASE_HOLDERS: no segment's. */
 struct holder *holder_new_at(
     struct core *core, struct lease *lease, struct client *client, uint8_t place);
+/* The same of a segment, in a seat that no other has, and that goes with it. */
+struct holder *holder_new_seated(
+    struct core *core, struct lease *lease, struct client *client, struct seat *seat);
 /* One that has nothing; it leaves the lease's and the client's lists. */
 void holder_free(struct core *core, struct holder *holder);
 /* The lease is ACTIVE: its client counts it. */

@@ -12,9 +12,9 @@
 #include "daemon/core/account.h"
 #include "daemon/core/change.h"
 #include "daemon/core/chunk.h"
+#include "daemon/core/client.h"
 #include "daemon/core/holder.h"
 #include "daemon/core/lease.h"
-#include "daemon/core/pressure.h"
 #include "daemon/core/tenant.h"
 #include "daemon/core/verify.h"
 
@@ -88,18 +88,18 @@ static int client_restore(struct core *core, const struct core_record *record)
     void *item;
     int r;
 
-    if (!record->gone && !tenant)
+    if (!record->gone && (!tenant || (record->client.steward && tenant->stewards > 0)))
         return -EINVAL;
     r = slots_restore(&core->clients, record->number, record->generation, !record->gone, &item);
     if (r < 0 || record->gone)
         return r;
     client = item;
     client->tenant = tenant;
-    client->state = CLIENT_DETACHED;
+    client->steward = record->client.steward;
+    client->state = client->steward ? CLIENT_ACTIVE : CLIENT_DETACHED;
     list_init(&client->holdings);
     list_init(&client->requests);
-    if (tenant->clients++ == 0)
-        pressure_clients_changed(core, tenant);
+    client_count(core, client, 1);
     return 0;
 }
 
@@ -121,11 +121,8 @@ static bool lease_sane(const struct core *core, const struct core_record *record
                    record->lease.count <= device->total / bytes));
 }
 
-static int holder_add(
-    struct core *core, struct lease *lease, struct client *client, uint8_t place, bool open)
+static int holder_add(struct holder *holder, bool open)
 {
-    struct holder *holder = holder_new_at(core, lease, client, place);
-
     if (!holder)
         return -ENOMEM;
     holder->open = open;
@@ -135,7 +132,7 @@ static int holder_add(
 
 static int lease_restore(struct core *core, const struct core_record *record)
 {
-    /* Of a segment the shell knows nothing any more, and nobody its other holders: it ends. */
+    /* Of a segment all holders have records of their own. */
     struct client *client = record->lease.kind == CORE_LEASE_SEGMENT
                                 ? NULL
                                 : slots_find(&core->clients, record->lease.client);
@@ -175,7 +172,9 @@ static int lease_restore(struct core *core, const struct core_record *record)
     tenant->leases++;
     lease_count_indices(lease, 1);
     core->active_leases++;
-    return client ? holder_add(core, lease, client, 0, record->lease.open || lease->max == 0) : 0;
+    return client ? holder_add(holder_new_at(core, lease, client, 0),
+                        record->lease.open || lease->max == 0)
+                  : 0;
 }
 
 static int holder_restore(struct core *core, const struct core_record *record)
@@ -188,10 +187,29 @@ static int holder_restore(struct core *core, const struct core_record *record)
         return 0;
     if (!lease || lease->slot.number != record->number / LIMIT_LEASE_HOLDERS || !client)
         return -ESTALE;
-    if (place == 0 || lease->max == 0 || client->tenant != lease->account->tenant ||
+    if (place == 0 || lease->kind != CORE_LEASE_ARENA || client->tenant != lease->account->tenant ||
         holder_find(lease, client))
         return -EINVAL;
-    return holder_add(core, lease, client, place, record->holder.open);
+    return holder_add(holder_new_at(core, lease, client, place), record->holder.open);
+}
+
+static int seat_restore(struct core *core, const struct core_record *record)
+{
+    struct lease *lease = slots_find(&core->leases, record->holder.lease);
+    struct client *client = slots_find(&core->clients, record->holder.client);
+    void *item;
+    int r;
+
+    if (!record->gone && (!lease || !client))
+        return -ESTALE;
+    if (!record->gone &&
+        (lease->kind != CORE_LEASE_SEGMENT || client->tenant != lease->account->tenant ||
+            holder_find(lease, client) || lease->holder_count >= holders_max(lease)))
+        return -EINVAL;
+    r = slots_restore(&core->seats, record->number, record->generation, !record->gone, &item);
+    if (r < 0 || record->gone)
+        return r;
+    return holder_add(holder_new_seated(core, lease, client, item), record->holder.open);
 }
 
 /* ------------------------------------------------------------------ chunks */
@@ -341,6 +359,8 @@ int core_restore(struct core *core, const struct core_record *record, bool handl
         return lease_restore(core, record);
     case CORE_RECORD_HOLDER:
         return holder_restore(core, record);
+    case CORE_RECORD_SEAT:
+        return seat_restore(core, record);
     case CORE_RECORD_CHUNK:
         return chunk_restore(core, record, handle, damaged);
     case CORE_RECORD_MAX:
@@ -419,6 +439,7 @@ int core_restore_end(struct core *core, bool damaged, uint32_t generation)
     slots_restore_end(&core->clients, generation);
     slots_restore_end(&core->leases, generation);
     slots_restore_end(&core->chunks, generation);
+    slots_restore_end(&core->seats, generation);
     for (uint32_t i = 0; i < core->leases.high; i++) {
         struct lease *lease = slots_at(&core->leases, i);
         int r = lease ? lease_mend(core, lease, damaged) : 0;

@@ -263,18 +263,23 @@ struct client {
     struct client_device devices[]; /* by device index */
 };
 
-/* … or of a segment, whose holders aren't written down: it ends with its core. */
-#define HOLDER_NOWHERE UINT8_MAX
+/* The number under which a holder of a segment is written down. Of an arena's holders the lease and
+ * the place are one; a segment may have too many for that. */
+struct seat {
+    struct slot slot;
+    struct holder *holder;
+};
 
 struct holder {
     struct list lease_link;  /* lease.holders, in the order in which they came */
     struct list client_link; /* client.holdings once the lease is ACTIVE */
     struct lease *lease;
     struct client *client;
-    uint32_t count; /* granted chunks that it has */
-    uint8_t place;  /* among an arena's holders, its own as long as it is there … */
-    bool open;      /* it gets what is filled from now on */
-    uint64_t has[]; /* a bit for each index; of a workspace it has all */
+    struct seat *seat; /* of a segment's; NULL: of another lease's */
+    uint32_t count;    /* granted chunks that it has */
+    uint8_t place;     /* among an arena's holders, its own as long as it is there … */
+    bool open;         /* it gets what is filled from now on */
+    uint64_t has[];    /* a bit for each index; of a workspace it has all */
 };
 
 struct lease {
@@ -348,7 +353,7 @@ struct core {
     uint32_t tenant_high, tenant_count, dropped_tenants, changed_tenants;
     struct lease *changed_lease; /* whose holders are to be written */
     uint32_t stewards;           /* of all tenants: in `clients` */
-    struct slots clients, leases, requests, chunks;
+    struct slots clients, leases, requests, chunks, seats;
     struct list pools[POOL_BUCKETS];
     struct heap deadlines, wakes;
     struct heap pressures, ladders; /* struct account.due, struct tenant.ladder_due */

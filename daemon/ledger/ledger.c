@@ -23,7 +23,8 @@
 #define LEASES ((uint32_t) LIMIT_CHUNKS_TOTAL + LIMIT_REQUESTS_TOTAL)
 #define HOLDERS_AT (LEASES_AT + PAGES((off_t) LEASES * 128))
 #define HOLDERS (LEASES * LIMIT_LEASE_HOLDERS)
-#define CHUNKS_AT (HOLDERS_AT + PAGES((off_t) HOLDERS * 64))
+#define SEATS_AT (HOLDERS_AT + PAGES((off_t) HOLDERS * 64))
+#define CHUNKS_AT (SEATS_AT + PAGES((off_t) LIMIT_SEATS * 64))
 
 /* Most of it is a hole: what was never written takes no memory. */
 const struct ledger_region ledger_regions[CORE_RECORD_MAX] = {
@@ -32,6 +33,7 @@ const struct ledger_region ledger_regions[CORE_RECORD_MAX] = {
     [CORE_RECORD_CLIENT] = {CLIENTS_AT, 128, CLIENTS},
     [CORE_RECORD_LEASE] = {LEASES_AT, 128, LEASES},
     [CORE_RECORD_HOLDER] = {HOLDERS_AT, 64, HOLDERS},
+    [CORE_RECORD_SEAT] = {SEATS_AT, 64, LIMIT_SEATS},
     [CORE_RECORD_CHUNK] = {CHUNKS_AT, 64, LIMIT_CHUNKS_TOTAL},
 };
 #define TENANT_COPIES_AT (CHUNKS_AT + PAGES((off_t) LIMIT_CHUNKS_TOTAL * 64))
@@ -221,7 +223,10 @@ static void client_encode(const struct ledger_record *record, struct disk_client
     };
     if (record->core.gone)
         return;
-    ret->tenant = record->core.client.tenant;
+    ret->tenant = (uint16_t) record->core.client.tenant;
+    ret->steward = record->core.client.steward;
+    ret->host_number = (uint32_t) record->client.host;
+    ret->host_generation = (uint32_t) (record->client.host >> 32);
     ret->pid = record->client.pid;
     ret->uid = record->client.uid;
     ret->start_ticks = record->client.start_ticks;
@@ -360,6 +365,7 @@ int ledger_write(struct ledger *ledger, const struct ledger_record *record)
         lease_encode(ledger, record, &disk.lease);
         break;
     case CORE_RECORD_HOLDER:
+    case CORE_RECORD_SEAT:
         holder_encode(&record->core, &disk.holder);
         break;
     case CORE_RECORD_CHUNK:

@@ -22,13 +22,14 @@
 #include "base/uuid.h"
 #include "daemon/core/core.h"
 
-#define LEDGER_VERSION 1
+#define LEDGER_VERSION 2
 #define LEDGER_TOKEN_BYTES 16
 #define LEDGER_NO_DEVICE UINT32_MAX
 #define LEDGER_BUFFER_BYTES 16384 /* whole records of each size */
 
-/* What the shell knows of a client. */
+/* What the shell knows of a client. Of a steward: nothing. */
 struct ledger_client {
+    core_id host; /* whose guest it is; 0: it has a session of its own */
     int32_t pid;
     uint64_t start_ticks; /* field 22 of /proc/PID/stat */
     uint32_t uid;

@@ -1,5 +1,5 @@
 /*
- * Bytes of the ledger, version 1. Native byte order: it never leaves the machine. A change of
+ * Bytes of the ledger, version 2. Native byte order: it never leaves the machine. A change of
  * anything here, or of a number that a field holds, is another version.
  */
 #pragma once
@@ -43,13 +43,16 @@ struct disk_account {
 
 struct disk_client {
     uint32_t number, generation;
-    uint32_t gone, tenant;
+    uint8_t gone, steward;
+    uint16_t tenant;
     int32_t pid;
     uint32_t uid;
+    uint32_t host_number; /* the lower half of its id … */
     uint64_t start_ticks;
     uint8_t token[LEDGER_TOKEN_BYTES];
     char program[LIMIT_NAME_BYTES + 1];
-    char zero[7];
+    char zero[3];
+    uint32_t host_generation; /* … and the upper one */
     uint64_t checksum;
 };
 
@@ -66,6 +69,7 @@ struct disk_lease {
     uint64_t checksum;
 };
 
+/* HOLDER, SEAT */
 struct disk_holder {
     uint32_t number, generation;
     uint32_t gone, open;

@@ -26,6 +26,8 @@ static bool client_decode(const struct disk_client *disk, struct ledger_record *
     ret->core.generation = disk->generation;
     ret->core.gone = disk->gone != 0;
     ret->core.client.tenant = disk->tenant;
+    ret->core.client.steward = disk->steward != 0;
+    ret->client.host = (uint64_t) disk->host_generation << 32 | disk->host_number;
     ret->client.pid = disk->pid;
     ret->client.uid = disk->uid;
     ret->client.start_ticks = disk->start_ticks;
@@ -101,6 +103,7 @@ static bool record_decode(const struct ledger *ledger, enum core_record_type typ
     case CORE_RECORD_LEASE:
         return lease_decode(ledger, &disk->lease, ret);
     case CORE_RECORD_HOLDER:
+    case CORE_RECORD_SEAT:
         ret->core.generation = disk->holder.generation;
         ret->core.gone = disk->holder.gone != 0;
         ret->core.holder.lease = disk->holder.lease;

@@ -43,6 +43,7 @@ static struct core_record *record_place(struct model *model, const struct core_r
         records = ledger->chunks;
         limit = MODEL_CHUNKS;
         break;
+    case CORE_RECORD_SEAT:
     case CORE_RECORD_MAX:
         break;
     }

@@ -2,88 +2,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "tests/unit/arena.h"
-
-/* Records with which the next core starts, and chunks whose memory the shell has lost. */
-static struct core_record log_of[WORLD_RECORDS];
-static size_t log_count;
-static uint32_t lost[8];
-static size_t lost_count;
-
-static bool has_handle(const struct core_record *record)
-{
-    for (size_t i = 0; i < lost_count; i++) {
-        if (record->type == CORE_RECORD_CHUNK && lost[i] == record->number)
-            return false;
-    }
-    return true;
-}
-
-static bool same_place(const struct core_record *a, const struct core_record *b)
-{
-    return a->type == b->type && a->number == b->number &&
-           (a->type != CORE_RECORD_ACCOUNT || a->account.device == b->account.device);
-}
-
-/* The last record of each place counts. */
-static void records_give(
-    struct core *core, const struct core_record *records, size_t count, bool damaged)
-{
-    for (unsigned type = 0; type < CORE_RECORD_MAX; type++) {
-        for (size_t i = 0; i < count; i++) {
-            bool last = records[i].type == type;
-
-            for (size_t k = i + 1; last && k < count; k++)
-                last = !same_place(&records[i], &records[k]);
-            if (last)
-                ck_assert_int_eq(
-                    core_restore(core, &records[i], has_handle(&records[i]), damaged), 0);
-        }
-    }
-}
-
-/* The world goes on with a core that is made of the first `count` records. Jobs of the shell are
- * gone, but for the first look at each device. */
-static void restart_with(size_t count, bool damaged, uint64_t reserve_bytes)
-{
-    uint64_t total = world.devices[0].total;
-
-    log_count = count;
-    memcpy(log_of, world.records, count * sizeof(log_of[0]));
-    world.core = core_free(world.core);
-    world.job_count = world.record_count = 0;
-    world.held_up = true;
-    ck_assert_int_eq(core_new(&core_options_default, &world.core), 0);
-    {
-        struct world_device device = world.devices[0];
-
-        world_device_add(&world, total, reserve_bytes);
-        world.devices[0] = device;
-    }
-    records_give(world.core, log_of, log_count, damaged);
-    ck_assert_int_eq(core_restore_end(world.core, damaged, 1000), 0);
-    ck_assert_pstr_eq(core_check(world.core), NULL);
-    world.held_up = false;
-    reconfigure();
-}
-
-static void restart(void)
-{
-    restart_with(world.record_count, false, 0);
-}
-
-static uint32_t chunk_number(core_id lease, uint32_t index)
-{
-    uint32_t number, generation;
-
-    ck_assert(core_lease_chunk(world.core, lease, index, &number, &generation));
-    return number;
-}
-
-static void attach(core_id client)
-{
-    world_step(&world, &(struct core_event){.type = CORE_EVENT_CLIENT_ATTACH, .client = client});
-}
+#include "tests/unit/restart.h"
 
 START_TEST(everything_is_what_it_was)
 {
@@ -153,7 +72,7 @@ END_TEST
 /* Type and, of a chunk, the state of the records since `first`. */
 static void assert_order(size_t first, const char *expected)
 {
-    static const char names[] = {'T', 'A', 'C', 'L', 'h', 'c'};
+    static const char names[] = {'T', 'A', 'C', 'L', 'h', 's', 'c'};
     char found[64] = "";
 
     for (size_t i = first; i < world.record_count; i++)
@@ -363,22 +282,6 @@ START_TEST(a_lease_that_ends_while_it_is_held_is_no_cache)
 }
 END_TEST
 
-START_TEST(a_segment_ends_with_its_core_and_none_of_it_is_cached)
-{
-    struct core_lease_view lease;
-    core_id segment;
-
-    arena_start(64 * MIB);
-    segment = assert_granted(chat, world_segment(&world, chat, 0, 6 * MIB, 2 * MIB, SEC));
-    world.leak_next = 3; /* its process goes on to map it */
-    restart();
-    ck_assert(!core_lease_get(world.core, segment, &lease));
-    world_pass(&world, 10 * SEC);
-    ck_assert_uint_eq(world_use(&world, "chat", 0).cached, 0);
-    ck_assert_uint_eq(world_use(&world, "chat", 0).orphaned, 6 * MIB);
-}
-END_TEST
-
 START_TEST(a_reserve_that_was_raised_takes_nothing_away)
 {
     core_id lease;
@@ -538,6 +441,48 @@ START_TEST(leases_and_chunks_that_contradict_are_refused)
 }
 END_TEST
 
+START_TEST(holders_and_stewards_that_contradict_are_refused)
+{
+    static const struct core_record seat = {.type = CORE_RECORD_SEAT,
+        .number = 4,
+        .generation = 1,
+        .holder = {.open = true, .lease = UINT64_C(1) << 32 | 2, .client = UINT64_C(2) << 32 | 6}};
+    struct core_record bad, lease = lease_record;
+
+    fresh_make();
+    ck_assert_int_eq(give(&seat), -ESTALE);
+    ck_assert_int_eq(give(&tenant_record), 0);
+    ck_assert_int_eq(give(&client_record), 0);
+    ck_assert_int_eq(give(&seat), -ESTALE);
+    lease.lease.kind = CORE_LEASE_SEGMENT;
+    lease.lease.max = 2;
+    ck_assert_int_eq(give(&lease), 0);
+    bad = seat;
+    bad.number = LIMIT_SEATS;
+    ck_assert_int_eq(give(&bad), -EINVAL);
+    bad = seat;
+    bad.generation = 0;
+    ck_assert_int_eq(give(&bad), -EINVAL);
+    ck_assert_int_eq(give(&seat), 0);
+    bad = seat;
+    bad.number++;
+    ck_assert_int_eq(give(&bad), -EINVAL); /* it holds it already */
+    /* In a place, as of an arena. */
+    bad = (struct core_record){.type = CORE_RECORD_HOLDER,
+        .number = 1 * LIMIT_LEASE_HOLDERS + 1,
+        .generation = 1,
+        .holder = seat.holder};
+    ck_assert_int_eq(give(&bad), -EINVAL);
+    bad = client_record;
+    bad.number = 7;
+    bad.client.steward = true;
+    ck_assert_int_eq(give(&bad), 0);
+    bad.number = 8;
+    ck_assert_int_eq(give(&bad), -EINVAL); /* another one of the tenant's */
+    fresh_end();
+}
+END_TEST
+
 UNIT_MAIN("core_restore", everything_is_what_it_was,
     a_client_that_is_back_goes_on_and_one_that_is_not_may_not_ask, ids_are_never_given_twice,
     chunks_are_written_before_the_lease_that_counts_them,
@@ -547,8 +492,8 @@ UNIT_MAIN("core_restore", everything_is_what_it_was,
     what_lay_ready_and_is_gone_is_free_once_it_is_seen, a_release_that_was_not_done_is_done_again,
     orphaned_bytes_stay_the_tenants, a_hole_is_stuck_where_records_were_damaged,
     chunks_of_a_lease_that_cannot_be_read_are_released_not_granted_again,
-    a_lease_that_ends_while_it_is_held_is_no_cache,
-    a_segment_ends_with_its_core_and_none_of_it_is_cached,
-    a_reserve_that_was_raised_takes_nothing_away, a_drained_device_stays_drained,
+    a_lease_that_ends_while_it_is_held_is_no_cache, a_reserve_that_was_raised_takes_nothing_away,
+    a_drained_device_stays_drained,
     an_empty_configuration_takes_nothing_from_those_who_are_restored,
-    tenants_and_clients_that_contradict_are_refused, leases_and_chunks_that_contradict_are_refused)
+    tenants_and_clients_that_contradict_are_refused, leases_and_chunks_that_contradict_are_refused,
+    holders_and_stewards_that_contradict_are_refused)

@@ -73,8 +73,16 @@ static const struct ledger_record lease_record = {.core = {.type = CORE_RECORD_L
     .lease = {.page_bytes = 65536, .element = 2, .format = 1, .kept = true, .label = "weights"}};
 static const struct ledger_record client_record = {
     .core = {.type = CORE_RECORD_CLIENT, .number = 7, .generation = 7, .client.tenant = 4},
-    .client = {
-        .pid = 4711, .start_ticks = 123456, .uid = 1000, .token = {1, 2, 3}, .program = "engine"}};
+    .client = {.host = UINT64_C(0x1200000034),
+        .pid = 4711,
+        .start_ticks = 123456,
+        .uid = 1000,
+        .token = {1, 2, 3},
+        .program = "engine"}};
+static const struct ledger_record steward_record = {.core = {.type = CORE_RECORD_CLIENT,
+                                                        .number = 8,
+                                                        .generation = 2,
+                                                        .client = {.tenant = 4, .steward = true}}};
 static const struct ledger_record tenant_record = {
     .core = {.type = CORE_RECORD_TENANT, .number = 4, .tenant.name = "chat"}};
 static const struct ledger_record account_record = {
@@ -87,11 +95,16 @@ static const struct ledger_record holder_record = {
         .number = 5 * LIMIT_LEASE_HOLDERS + 3,
         .generation = 5,
         .holder = {.open = true, .lease = UINT64_C(0x500000006), .client = UINT64_C(0x700000008)}}};
+static const struct ledger_record seat_record = {
+    .core = {.type = CORE_RECORD_SEAT,
+        .number = LIMIT_SEATS - 1,
+        .generation = 7,
+        .holder = {.open = true, .lease = UINT64_C(0x500000007), .client = UINT64_C(0x200000009)}}};
 static const struct ledger_record gone_record = {
     .core = {.type = CORE_RECORD_CHUNK, .number = 3, .generation = 9, .gone = true}};
 
 static const struct ledger_record *const all[] = {&tenant_record, &account_record, &client_record,
-    &lease_record, &holder_record, &gone_record, &chunk_record};
+    &steward_record, &lease_record, &holder_record, &seat_record, &gone_record, &chunk_record};
 
 static struct ledger *ledger_full(void)
 {
@@ -118,7 +131,8 @@ static bool same(const struct ledger_record *a, const struct ledger_record *b)
                x->account.others_bytes == y->account.others_bytes &&
                x->account.draining == y->account.draining;
     case CORE_RECORD_CLIENT:
-        return x->client.tenant == y->client.tenant && a->client.pid == b->client.pid &&
+        return x->client.tenant == y->client.tenant && x->client.steward == y->client.steward &&
+               a->client.host == b->client.host && a->client.pid == b->client.pid &&
                a->client.start_ticks == b->client.start_ticks && a->client.uid == b->client.uid &&
                memcmp(a->client.token, b->client.token, LEDGER_TOKEN_BYTES) == 0 &&
                strcmp(a->client.program, b->client.program) == 0;
@@ -131,6 +145,7 @@ static bool same(const struct ledger_record *a, const struct ledger_record *b)
                a->lease.format == b->lease.format && a->lease.kept == b->lease.kept &&
                strcmp(a->lease.label, b->lease.label) == 0;
     case CORE_RECORD_HOLDER:
+    case CORE_RECORD_SEAT:
         return x->holder.open == y->holder.open && x->holder.lease == y->holder.lease &&
                x->holder.client == y->holder.client;
     case CORE_RECORD_CHUNK:
