@@ -287,7 +287,8 @@ static void orphans_answer(struct gmb_session *session, bool resumed)
             request_answer(session, request);
             continue;
         }
-        if (request->lease == NULL || !request->lease->lost)
+        if (request->kind == REQUEST_SEAL ? resumed
+                                          : request->lease == NULL || !request->lease->lost)
             continue;
         (void) outcome_set(
             &request->outcome, GMB_E_DISCONNECTED, "the broker lost this lease when it restarted");

@@ -293,7 +293,8 @@ static inline bool request_makes_arena(const struct request *request)
 static inline bool request_resumes(const struct request *request)
 {
     return request_takes_memory(request) || request_makes_arena(request) ||
-           request->kind == REQUEST_WATCH || (request->kind == REQUEST_SUBSCRIBE && !request->off);
+           request->kind == REQUEST_SEAL || request->kind == REQUEST_WATCH ||
+           (request->kind == REQUEST_SUBSCRIBE && !request->off);
 }
 
 /* Whether what it asks for is done when the session resumes, whatever became of the message. */

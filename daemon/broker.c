@@ -24,6 +24,7 @@
 #include "daemon/pressure.h"
 #include "daemon/restore.h"
 #include "daemon/segment.h"
+#include "daemon/segment_kept.h"
 #include "daemon/slab_device.h"
 #include "proto/frame.h"
 
@@ -268,7 +269,8 @@ static void completion_step(struct broker *broker, const struct executor_done *d
         broker_step(broker, &event);
         return;
     case EXECUTOR_JOB_KEEP:
-        arena_kept_done(broker, done);
+        if (!segment_kept_done(broker, done))
+            arena_kept_done(broker, done);
         return;
     case EXECUTOR_JOB_MAX:
         return;

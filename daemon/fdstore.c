@@ -22,6 +22,7 @@ static const char letters[] = {
     [FDSTORE_PAGES] = 'P',
     [FDSTORE_TIER] = 'H',
     [FDSTORE_DISK] = 'D',
+    [FDSTORE_SEGMENT] = 'S',
 };
 _Static_assert(ARRAY_SIZE(letters) == FDSTORE_KIND_MAX, "every kind has a letter");
 #define LEDGER_NAME "ledger"

@@ -19,13 +19,14 @@
 
 /* Names end in a number in base 36: all of them travel in one string of the environment. */
 enum fdstore_kind {
-    FDSTORE_LEDGER, /* `ledger`, without a number */
-    FDSTORE_CHUNK,  /* number of the chunk */
-    FDSTORE_TABLE,  /* number of the lease: page table … */
-    FDSTORE_EVENT,  /* … (× ARENA_HOLDERS_MAX + the holder's) what that one waits at … */
-    FDSTORE_PAGES,  /* … and records of pages of an arena */
-    FDSTORE_TIER,   /* number of the device in the ledger: host tier … */
-    FDSTORE_DISK,   /* … and the file behind it */
+    FDSTORE_LEDGER,  /* `ledger`, without a number */
+    FDSTORE_CHUNK,   /* number of the chunk */
+    FDSTORE_TABLE,   /* number of the lease: page table … */
+    FDSTORE_EVENT,   /* … (× ARENA_HOLDERS_MAX + the holder's) what that one waits at … */
+    FDSTORE_PAGES,   /* … and records of pages of an arena */
+    FDSTORE_TIER,    /* number of the device in the ledger: host tier … */
+    FDSTORE_DISK,    /* … and the file behind it */
+    FDSTORE_SEGMENT, /* number of the segment: what is to be known of it */
     FDSTORE_KIND_MAX
 };
 

@@ -412,19 +412,41 @@ int recover_records(struct broker *broker)
 
 /* ------------------------------------------------------------------ the end */
 
+static const char *ledger_text(const struct recovery *found, char text[LIMIT_TEXT_BYTES])
+{
+    (void) snprintf(text, LIMIT_TEXT_BYTES,
+        "the ledger doesn't add up: %u damaged and %u contradicting records, %u of devices that "
+        "are gone; %u chunks have no memory here and stay with whoever maps them",
+        found->damaged, found->refused, found->gone, found->stuck);
+    return text;
+}
+
+static const char *segments_text(const struct recovery *found, char text[LIMIT_TEXT_BYTES])
+{
+    (void) snprintf(text, LIMIT_TEXT_BYTES, "%u segment%s can't be served any more: %.150s",
+        found->segments_harmed, PLURAL_S(found->segments_harmed), found->segment_harmed);
+    return text;
+}
+
 static void found_log(struct recovery *found)
 {
-    log_notice("start %u with this ledger: %u client%s, %u lease%s, %u chunk%s taken over; %u "
-               "client%s died meanwhile",
+    bool ledger = found->damaged + found->refused + found->stuck + found->gone > 0;
+    char text[LIMIT_TEXT_BYTES];
+
+    log_notice("start %u with this ledger: %u client%s, %u lease%s, %u chunk%s, %u segment%s taken "
+               "over; %u client%s died meanwhile",
         found->epoch, found->clients, PLURAL_S(found->clients), found->leases,
-        PLURAL_S(found->leases), found->chunks, PLURAL_S(found->chunks), found->dead,
-        PLURAL_S(found->dead));
-    if (found->damaged + found->refused + found->stuck + found->gone > 0)
-        log_warning("%s",
-            degraded_set(found,
-                "the ledger doesn't add up: %u damaged and %u contradicting records, %u of devices "
-                "that are gone; %u chunks have no memory here and stay with whoever maps them",
-                found->damaged, found->refused, found->gone, found->stuck));
+        PLURAL_S(found->leases), found->chunks, PLURAL_S(found->chunks), found->segments,
+        PLURAL_S(found->segments), found->dead, PLURAL_S(found->dead));
+    if (ledger)
+        log_warning("%s", degraded_set(found, "%s", ledger_text(found, text)));
+    if (found->segments_harmed > 0)
+        log_warning("%s", degraded_set(found, "%s", segments_text(found, text)));
+    /* As much of both as there is room for. */
+    if (found->segments_harmed > 0 && ledger)
+        log_warning("%s", degraded_set(found, "%u segment%s can't be served any more; %.200s",
+                              found->segments_harmed, PLURAL_S(found->segments_harmed),
+                              ledger_text(found, text)));
     if (found->strays > 0)
         log_info("%u file descriptors that no record names were let go", found->strays);
 }

@@ -16,6 +16,9 @@ struct broker;
 /* What was found, for the log and the status. */
 struct recovery {
     uint32_t clients, dead, leases, chunks, arenas; /* that go on; dead: clients that don't */
+    uint32_t segments;                              /* that go on … */
+    uint32_t segments_harmed;                       /* … or are no longer served, or not there: */
+    char segment_harmed[LIMIT_TEXT_BYTES];          /* … the first of these, and why */
     uint32_t stuck;                                 /* chunks whose memory the broker has not */
     uint32_t damaged, refused;                      /* records */
     uint32_t strays;                                /* fds that no record names */

@@ -1,4 +1,4 @@
-/* See segment.h: names, states, stewards, and what is looked at when something has changed. */
+/* See segment.h: names, states, and what is looked at when something has changed. */
 #include "daemon/segment.h"
 
 #include <assert.h>
@@ -9,13 +9,10 @@
 
 #include "base/log.h"
 #include "daemon/broker.h"
+#include "daemon/segment_kept.h"
 #include "daemon/segment_request.h"
 #include "daemon/segment_walk.h"
 #include "daemon/text.h"
-#include "proto/frame.h"
-
-/* Ids of stewards' requests: a bit below those of other requests of the broker's own. */
-#define STEWARD_ID (FRAME_BROKER_ID | UINT64_C(1) << 62)
 
 /* ------------------------------------------------------------------ states */
 
@@ -44,7 +41,9 @@ static const bool transitions[SEGMENT_STATE_MAX][SEGMENT_STATE_MAX] = {
         [SEGMENT_DEMOTED] = true,
         [SEGMENT_QUARANTINED] = true,
         [SEGMENT_REMOVED] = true},
-    [SEGMENT_DEMOTED] = {[SEGMENT_FILLING] = true, [SEGMENT_REMOVED] = true},
+    /* What a start of the broker doesn't find there is in quarantine. */
+    [SEGMENT_DEMOTED] =
+        {[SEGMENT_FILLING] = true, [SEGMENT_QUARANTINED] = true, [SEGMENT_REMOVED] = true},
     [SEGMENT_FILLING] =
         {[SEGMENT_DEMOTED] = true, [SEGMENT_RESTORING] = true, [SEGMENT_REMOVED] = true},
     [SEGMENT_RESTORING] = {[SEGMENT_SEALED] = true,
@@ -71,6 +70,7 @@ void segment_set_state(struct segment *segment, enum segment_state state)
     segment->state = state;
     if (state == SEGMENT_SEALED || state == SEGMENT_DEMOTED || state >= SEGMENT_QUARANTINED)
         segment_waiters_wake(segment);
+    segment_kept_write(segment);
     segments_note(segment->space->broker, segment->space->tenant);
 }
 
@@ -135,6 +135,7 @@ void segment_free(struct segment *segment)
     segment_waiters_wake(segment);
     segment_store_give(segment);
     sums_drop(segment);
+    segment_kept_end(segment);
     list_remove(&segment->link);
     list_remove(&segment->all_link);
     segment->space->count--;
@@ -194,102 +195,6 @@ void segment_bind(struct segment *segment, core_id lease)
     segment_set_state(segment, SEGMENT_WRITING);
 }
 
-/* ------------------------------------------------------------------ stewards */
-
-static bool steward_make(struct segment_space *space)
-{
-    struct broker *broker = space->broker;
-    struct core_event event = {.type = CORE_EVENT_CLIENT_ADD, .client_add.steward = true};
-    const struct core_action *answer;
-    struct core_tenant_view tenant;
-
-    if (space->steward != 0)
-        return true;
-    if (!core_tenant_get(broker->core, space->tenant, &tenant))
-        return false;
-    event.client_add.tenant = tenant.name;
-    answer = broker_ask(broker, &event);
-    if (answer == NULL || answer->type != CORE_ACTION_CLIENT_ADDED) {
-        broker->segments->refusal =
-            answer != NULL ? *answer : (struct core_action){.type = CORE_ACTION_REFUSE};
-        return false;
-    }
-    space->steward = answer->client;
-    return true;
-}
-
-bool segment_steward_ask(
-    struct segment_space *space, struct core_event *event, uint64_t *ret_request)
-{
-    struct segments *segments = space->broker->segments;
-
-    if (!steward_make(space))
-        return false;
-    segments->refused = false;
-    event->client = space->steward;
-    event->request = STEWARD_ID | ++space->broker->fills;
-    if (ret_request != NULL)
-        *ret_request = event->request; /* before the answer, which may come within the step */
-    broker_step(space->broker, event);
-    return !segments->refused;
-}
-
-bool segment_steward_attach(struct segment *segment)
-{
-    struct core_event attach = {
-        .type = CORE_EVENT_LEASE_ATTACH,
-        .lease_attach.lease = segment->lease,
-    };
-    struct core_event share = {
-        .type = CORE_EVENT_ARENA_SHARE,
-        .arena_share.lease = segment->lease,
-        .arena_share.count = segment->chunks,
-    };
-
-    return segment_steward_ask(segment->space, &attach, NULL) &&
-           segment_steward_ask(segment->space, &share, NULL);
-}
-
-static bool steward_holds(const struct segment *segment)
-{
-    const struct segment_space *space = segment->space;
-
-    return segment->lease != 0 && space->steward != 0 &&
-           core_holder_find(space->broker->core, segment->lease, space->steward);
-}
-
-static void steward_release(struct segment *segment)
-{
-    struct core_event event = {
-        .type = CORE_EVENT_LEASE_RELEASE,
-        .lease_release.lease = segment->lease,
-    };
-
-    if (steward_holds(segment))
-        (void) segment_steward_ask(segment->space, &event, NULL);
-}
-
-bool segments_answer(struct broker *broker, const struct core_action *action)
-{
-    struct segments *segments = broker->segments;
-
-    if ((action->request & STEWARD_ID) != STEWARD_ID)
-        return false;
-    if (action->type == CORE_ACTION_REFUSE) {
-        segments->refused = true;
-        segments->refusal = *action;
-    }
-    list_for_each(segment, &segments->all, struct segment, all_link)
-    {
-        if (segment->fill != action->request)
-            continue;
-        segment->filled = action->type == CORE_ACTION_GRANT ? 1 : -1;
-        segment->refusal = *action;
-        segments_note(broker, segment->space->tenant);
-    }
-    return true;
-}
-
 /* ------------------------------------------------------------------ changes */
 
 void segment_remove(struct segment *segment)
@@ -346,7 +251,7 @@ static bool holders_look(struct segment *segment)
         segment->readers = 0;
         return false;
     }
-    readers = view.holders - steward_holds(segment);
+    readers = view.holders - segment_steward_holds(segment);
     if (readers == 0 && (segment->readers > 0 || segment->idle_ns == CLOCK_NEVER))
         segment->idle_ns = clock_now(broker->clock);
     else if (readers > 0)
@@ -435,16 +340,16 @@ static void segment_look(struct segment *segment, uint64_t now_ns)
     case SEGMENT_QUARANTINED:
         if (held && segment->readers == 0 && segment->walk.jobs == 0) {
             segment_store_give(segment);
-            steward_release(segment);
+            segment_steward_release(segment);
             if (!holders_look(segment))
                 sums_drop(segment);
         }
         return;
     case SEGMENT_REMOVED:
-        if (segment->walk.jobs > 0)
+        if (segment->walk.jobs > 0 || segment->kept_tag != 0)
             return;
         segment_store_give(segment);
-        steward_release(segment);
+        segment_steward_release(segment);
         if (!holders_look(segment))
             segment_free(segment);
         return;

@@ -31,6 +31,7 @@ struct broker;
 struct event;
 struct session;
 
+/* Numbers stay what they are: what is kept of segments holds them (segment_kept.h). */
 enum segment_state {
     SEGMENT_ASKED,
     SEGMENT_WRITING,
@@ -115,6 +116,9 @@ struct segment {
     uint64_t verify_ns; /* when the next look at its checksums is due */
     uint64_t verifications;
     char text[LIMIT_TEXT_BYTES]; /* what was found wrong with it */
+    struct segment_kept *kept;   /* what outlives the broker, mapped; NULL: nothing does */
+    uint64_t kept_tag;           /* of the job that stores it: 0 when it is done … */
+    bool kept_stored;            /* … and whether it is in the store then */
 };
 
 struct segments {
@@ -167,6 +171,9 @@ bool segment_steward_ask(
     struct segment_space *space, struct core_event *event, uint64_t *ret_request);
 /* Every chunk becomes the steward's, too. False as above. */
 bool segment_steward_attach(struct segment *segment);
+/* Whether it holds the segment; and lets go of it, if so. */
+bool segment_steward_holds(const struct segment *segment);
+void segment_steward_release(struct segment *segment);
 
 /* It is found no more, and ends with its last holder and job. */
 void segment_remove(struct segment *segment);

@@ -11,6 +11,7 @@
 #include "daemon/broker.h"
 #include "daemon/guest.h"
 #include "daemon/message.h"
+#include "daemon/segment_kept.h"
 #include "daemon/segment_walk.h"
 #include "proto/frame.h"
 
@@ -31,8 +32,7 @@ core_id segment_holder(const struct session *session, core_id lease)
                : session->client->id;
 }
 
-/* A segment that the session's client or guest holds. */
-static struct segment *segment_held(const struct session *session, core_id lease)
+struct segment *segment_held(const struct session *session, core_id lease)
 {
     const struct client *client = client_find(session->broker, segment_holder(session, lease));
 
@@ -420,18 +420,40 @@ bool segment_granted(
 {
     const struct client *client = client_find(session->broker, action->client);
     struct segment_space *space = session->broker->segments->spaces[client->tenant_index];
+    bool waits = false;
 
     if (action->grant.count == 0)
         return false; /* attached: what is there follows */
     request->waiter = segment_waiter_free(request->waiter);
     list_for_each(segment, &space->segments, struct segment, link)
     {
-        if (segment->state == SEGMENT_ASKED && segment->writer == action->client &&
-            segment->request == action->request)
-            segment_bind(segment, action->grant.lease);
+        if (segment->state != SEGMENT_ASKED || segment->writer != action->client ||
+            segment->request != action->request)
+            continue;
+        segment_bind(segment, action->grant.lease);
+        waits = segment_kept_begin(segment);
     }
     segments_note(session->broker, client->tenant_index);
-    return true;
+    return !waits;
+}
+
+void segment_grant_send(const struct segment *segment)
+{
+    const struct client *client = client_find(segment->space->broker, segment->writer);
+    struct session *session = client != NULL ? client->session : NULL;
+    const struct request *request =
+        session != NULL ? request_find(session, segment->request) : NULL;
+    const struct core_action grant = {
+        .type = CORE_ACTION_GRANT,
+        .client = segment->writer,
+        .request = segment->request,
+        .grant = {.lease = segment->lease, .count = segment->chunks, .parts = 1},
+    };
+
+    /* Who went and came back meanwhile asks anew. */
+    if (segment->state == SEGMENT_WRITING && request != NULL && request->type == REQUEST_SEGMENT &&
+        request->waiter == NULL)
+        session_grant_unasked(session, &grant);
 }
 
 bool segment_read_only(const struct session *session, core_id lease)
@@ -461,102 +483,6 @@ bool segment_cancel_take(struct session *session, const Gmb__ClientMessage *mess
     waiter_refuse(request->waiter, GMB_STATUS_CANCELLED, GMB_LIMIT_NONE, 0,
         "the request was cancelled by the client");
     return true;
-}
-
-/* ------------------------------------------------------------------ sealing */
-
-/* Ends the request that asked for it: the session to answer; NULL when nobody is there. */
-static struct session *seal_asker(const struct segment *segment)
-{
-    const struct client *client = client_find(segment->space->broker, segment->writer);
-    struct session *session = client != NULL ? client->session : NULL;
-    struct request *request = session != NULL ? request_find(session, segment->request) : NULL;
-
-    if (request == NULL || request->type != REQUEST_SEAL)
-        return NULL;
-    request_remove(session, request);
-    return session;
-}
-
-void segment_seal_abandon(struct segment *segment)
-{
-    struct session *session = seal_asker(segment);
-
-    if (session != NULL)
-        message_refuse_plainly(session, segment->request, GMB_STATUS_CANCELLED,
-            "the segment was given back before it was sealed");
-}
-
-void segment_seal_answer(struct segment *segment, int error, const char *text)
-{
-    struct broker *broker = segment->space->broker;
-    struct session *session = seal_asker(segment);
-    const struct core_action *refusal = &broker->segments->refusal;
-    uint64_t now_ns = clock_now(broker->clock);
-    bool sealed = error == 0 && segment_steward_attach(segment);
-
-    if (sealed) {
-        segment->writer = 0;
-        segment->verified_ns = segment->sums != NULL ? now_ns : CLOCK_NEVER;
-        segment->verify_ns = add_saturate(now_ns, broker->config->segment_verify_ns);
-        segment_set_state(segment, SEGMENT_SEALED);
-        segment->summed = segment->sums != NULL;
-        broker->hosting[segment->device]->segment_count += segment->summed;
-    } else {
-        segment_set_state(segment, SEGMENT_WRITING);
-        free(segment->sums);
-        segment->sums = NULL;
-    }
-    if (session == NULL)
-        return;
-    if (sealed)
-        message_done(session, segment->request);
-    else if (error == 0)
-        message_refuse(session, segment->request, refusal->refuse.status, refusal->refuse.limit, 0,
-            refusal->refuse.available_bytes, refusal->refuse.text);
-    else
-        message_refuse(session, segment->request,
-            error == -EAGAIN ? GMB_STATUS_EXHAUSTED : GMB_STATUS_GPU, GMB_LIMIT_DEVICE, 0, 0, text);
-}
-
-void on_segment_seal(struct session *session, const Gmb__ClientMessage *message)
-{
-    core_id lease = message->segment_seal->lease;
-    struct segment *segment = segment_held(session, lease);
-
-    if (segment == NULL) {
-        message_refuse_plainly(
-            session, message->id, GMB_STATUS_NOT_FOUND, "the client has no such segment");
-        return;
-    }
-    if (segment->state != SEGMENT_WRITING) {
-        if (segment->state == SEGMENT_SEALING)
-            message_refuse_plainly(
-                session, message->id, GMB_STATUS_INVALID, "the segment is being sealed already");
-        else
-            message_done(session, message->id);
-        return;
-    }
-    segment->sums = calloc(segment->pieces, sizeof(segment->sums[0]));
-    if (segment->sums == NULL) {
-        message_refuse_plainly(
-            session, message->id, GMB_STATUS_INTERNAL, "the broker has no host memory");
-        return;
-    }
-    if (!request_register(session,
-            &(struct request){.id = message->id, .type = REQUEST_SEAL, .lease = lease}, "")) {
-        free(segment->sums);
-        segment->sums = NULL;
-        return;
-    }
-    segment->request = message->id;
-    segment_set_state(segment, SEGMENT_SEALING);
-    if (segment_walk_start(segment, SEGMENT_WALK_SEAL))
-        return;
-    /* Without a mover there are no checksums. */
-    free(segment->sums);
-    segment->sums = NULL;
-    segment_seal_answer(segment, 0, "");
 }
 
 /* ------------------------------------------------------------------ removing */

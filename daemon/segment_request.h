@@ -31,9 +31,13 @@ void on_segment_remove(struct session *session, const Gmb__ClientMessage *messag
 bool segment_cancel_take(struct session *session, const Gmb__ClientMessage *message);
 
 /* The core has granted a SegmentRequest, or a part of what it takes. True when the chunks are to be
- * sent now. */
+ * sent now; those of a new one are when it is written down. */
 bool segment_granted(
     struct session *session, const struct core_action *action, struct request *request);
+/* … which it is, or can't be. */
+void segment_grant_send(const struct segment *segment);
+/* A segment that the session's client or guest holds; NULL. */
+struct segment *segment_held(const struct session *session, core_id lease);
 /* Whether chunks of the lease that are sent now are to be read alone. */
 bool segment_read_only(const struct session *session, core_id lease);
 /* The client of the session's that holds the lease: its own, or its guest in a group. */

@@ -13,6 +13,7 @@
 #include "base/size.h"
 #include "daemon/broker.h"
 #include "daemon/mover_control.h"
+#include "daemon/segment_kept.h"
 #include "daemon/segment_request.h"
 
 /* Of one job: some milliseconds of the mover's time, as other jobs wait behind it. */
@@ -123,6 +124,9 @@ static void demote_end(struct segment *segment, bool whole)
         return;
     }
     verify_end(segment, true);
+    segment->stored = true;
+    hosting_of(segment)->evicted[segment->space->tenant] += segment->pieces * segment->piece_bytes;
+    /* It is written down that its bytes are there before its memory goes. */
     segment_set_state(segment, SEGMENT_DEMOTED);
     chunks_return(segment);
     observers_evicted(
@@ -130,12 +134,11 @@ static void demote_end(struct segment *segment, bool whole)
                                                 .tenant = segment->space->tenant,
                                                 .beneficiary = segment->beneficiary,
                                                 .bytes = segment->chunks * segment->chunk_bytes});
-    segment->stored = true;
-    hosting_of(segment)->evicted[segment->space->tenant] += segment->pieces * segment->piece_bytes;
 }
 
 static void restore_end(struct segment *segment, const struct segment_walk *walk)
 {
+    struct hosting *hosting = hosting_of(segment);
     struct core_action refusal = {
         .type = CORE_ACTION_REFUSE,
         .refuse.status = walk->error == -EAGAIN || walk->error == -EREMOTEIO ? GMB_STATUS_EXHAUSTED
@@ -144,9 +147,12 @@ static void restore_end(struct segment *segment, const struct segment_walk *walk
     };
 
     if (walk->error == 0 && !walk->stopped) {
-        segment_store_give(segment);
         verify_end(segment, true);
+        segment->stored = false;
+        hosting->evicted[segment->space->tenant] -= segment->pieces * segment->piece_bytes;
+        /* … and that they are back before their slots can be another's. */
         segment_set_state(segment, SEGMENT_SEALED);
+        segment_store_give(segment);
         return;
     }
     chunks_return(segment);
@@ -186,6 +192,7 @@ static void walk_end(struct segment *segment)
         break;
     case SEGMENT_WALK_VERIFY:
         verify_end(segment, whole);
+        segment_kept_write(segment);
         break;
     case SEGMENT_WALK_DEMOTE:
         demote_end(segment, whole);

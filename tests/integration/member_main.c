@@ -176,7 +176,10 @@ static void answer_write(int result)
 int main(int argc, char **argv)
 {
     const struct gmb_options options = {
-        .size = sizeof(options), .socket = argc > 1 ? argv[1] : NULL};
+        .size = sizeof(options),
+        .socket = argc > 1 ? argv[1] : NULL,
+        .offline = getenv("MEMBER_PATIENT") != NULL ? GMB_OFFLINE_WAIT : GMB_OFFLINE_FAIL,
+    };
     struct member_order order;
     int r = gmb_connect(&options, &session);
 

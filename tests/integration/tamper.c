@@ -5,6 +5,7 @@
  *     flip OFFSET       one byte of the ledger, by its bits 0x5a
  *     version N         in both headers of the ledger
  *     lose NAME         that fd is nowhere any more, as if the store had never got it
+ *     garble NAME:AT    one byte of that fd's file, by its bits 0x5a
  *     extra NAME        one more fd under a name that was never given
  *     twice NAME        that fd under the same name once more
  *     devices LIST      those alone are there, by number
@@ -75,14 +76,23 @@ static void bytes_write(off_t at, const void *bytes, size_t size)
         fail("ledger");
 }
 
-static void flip(off_t at)
+static void flip(const char *name, off_t at)
 {
+    int fd = SD_LISTEN_FDS_START + find(name);
     uint8_t byte;
 
-    if (pread(SD_LISTEN_FDS_START + find("ledger"), &byte, 1, at) != 1)
-        fail("ledger");
+    if (pread(fd, &byte, 1, at) != 1)
+        fail(name);
     byte ^= 0x5a;
-    bytes_write(at, &byte, 1);
+    if (pwrite(fd, &byte, 1, at) != 1)
+        fail(name);
+}
+
+static void garble(char *argument)
+{
+    const char *name = strsep(&argument, ":");
+
+    flip(name, (off_t) strtoll(argument, NULL, 10));
 }
 
 static void version_write(uint32_t version)
@@ -120,7 +130,9 @@ static void add_consume(char *name, int fd)
 static void spoil(const char *what, char *argument)
 {
     if (strcmp(what, "flip") == 0)
-        flip((off_t) strtoll(argument, NULL, 10));
+        flip("ledger", (off_t) strtoll(argument, NULL, 10));
+    else if (strcmp(what, "garble") == 0)
+        garble(argument);
     else if (strcmp(what, "version") == 0)
         version_write((uint32_t) strtoul(argument, NULL, 10));
     else if (strcmp(what, "lose") == 0)
