@@ -76,9 +76,9 @@ void report_status(const struct broker *broker, struct report *report)
         device->name = borrow(broker->gpu->devices[i]->name);
         device->total_bytes = view.total;
         device->reserve_bytes = view.reserve;
-        device->leased_bytes = view.leased;
+        device->leased_bytes = view.leased + view.creating - view.creating_clean;
         device->cached_bytes = view.cached;
-        device->clean_bytes = view.clean;
+        device->clean_bytes = view.clean + view.creating_clean;
         device->releasing_bytes = view.releasing;
         device->orphaned_bytes = view.orphaned;
         device->unaccounted_bytes = view.unaccounted;
@@ -127,7 +127,7 @@ static void tenant_devices_fill(
         device->memory_high = view.limits.high;
         device->memory_max = view.limits.max;
         device->used_bytes = view.used;
-        device->leased_bytes = view.leased;
+        device->leased_bytes = view.leased + view.creating;
         device->cached_bytes = view.cached;
         device->releasing_bytes = view.releasing;
         device->orphaned_bytes = view.orphaned;

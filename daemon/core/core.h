@@ -442,7 +442,8 @@ const char *core_check(const struct core *core);
 struct core_device_view {
     uint64_t total, reserve, creating, leased, cached, clean, releasing, orphaned, unaccounted,
         free, granularity;
-    uint64_t lacking; /* of what DEVICE_HOLD keeps back: not there, and not on its way */
+    uint64_t creating_clean; /* of `creating`, what is nobody's */
+    uint64_t lacking;        /* of what DEVICE_HOLD keeps back: not there, and not on its way */
     uint32_t waiting;
     bool draining, failed;
 };

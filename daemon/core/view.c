@@ -32,6 +32,7 @@ bool core_device_get(const struct core *core, uint32_t index, struct core_device
         .total = device->total,
         .reserve = device->reserve,
         .creating = device->bytes[CHUNK_CREATING],
+        .creating_clean = device->nobody.bytes[CHUNK_CREATING],
         .leased = device->bytes[CHUNK_LEASED],
         .cached = device->bytes[CHUNK_CACHED],
         .clean = device->bytes[CHUNK_CLEAN],
