@@ -98,7 +98,7 @@ void lessee_check(struct lessee *lessee, gmb_lease *lease, uint64_t mark)
 
 /* ------------------------------------------------------------------ processes */
 
-struct lessee_process lessee_fork(lessee_run *run, void *data)
+struct lessee_process lessee_fork_alone(lessee_alone *run, void *data)
 {
     struct lessee_process process;
     pid_t parent = getpid();
@@ -109,7 +109,6 @@ struct lessee_process lessee_fork(lessee_run *run, void *data)
     ck_assert_int_ge(process.pid, 0);
     if (process.pid == 0) {
         static struct harness harness;
-        struct lessee lessee;
         char sim[128];
 
         (void) prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -121,13 +120,33 @@ struct lessee_process lessee_fork(lessee_run *run, void *data)
         (void) snprintf(sim, sizeof(sim), "%s/sim", harness.dir);
         (void) setenv("GMB_SIM_DIR", sim, 1);
         (void) setenv("GMB_SIM_MEMORY", "1G", 0);
-        lessee_connect(&lessee, &harness);
-        run(&lessee, data);
-        gmb_disconnect(lessee.session);
+        run(&harness, data);
         _exit(EXIT_SUCCESS);
     }
     (void) close(go[0]);
     return process;
+}
+
+struct connected {
+    lessee_run *run;
+    void *data;
+};
+
+static void connect_and_run(const struct harness *harness, void *data)
+{
+    const struct connected *connected = data;
+    struct lessee lessee;
+
+    lessee_connect(&lessee, harness);
+    connected->run(&lessee, connected->data);
+    gmb_disconnect(lessee.session);
+}
+
+struct lessee_process lessee_fork(lessee_run *run, void *data)
+{
+    struct connected connected = {run, data};
+
+    return lessee_fork_alone(connect_and_run, &connected);
 }
 
 void lessee_go(struct lessee_process *process, const struct harness *harness)

@@ -40,6 +40,9 @@ typedef void lessee_run(struct lessee *lessee, void *data);
 
 /* A process that connects and does `run`, once it is told where the broker is. */
 struct lessee_process lessee_fork(lessee_run *run, void *data);
+/* One that does the connecting itself. */
+typedef void lessee_alone(const struct harness *harness, void *data);
+struct lessee_process lessee_fork_alone(lessee_alone *run, void *data);
 void lessee_go(struct lessee_process *process, const struct harness *harness);
 /* Whether it still runs; the test ends if it has failed. */
 bool lessee_runs(struct lessee_process *process);

@@ -43,6 +43,7 @@ static void session_open(struct pages *pages, const struct harness *harness)
         .size = sizeof(options), .socket = harness->client_socket, .offline = GMB_OFFLINE_WAIT};
 
     memset(pages, 0, sizeof(*pages));
+    pages->wait_ns = WAIT_NS;
     need(gmb_connect(&options, &pages->session), "connect");
 }
 
@@ -106,7 +107,7 @@ void pages_close(struct pages *pages)
 static void bytes_make(const struct pages *pages, uint32_t page, uint64_t *ret)
 {
     for (size_t i = 0; i < pages->page_bytes / sizeof(*ret); i++)
-        ret[i] = (page + 1) * UINT64_C(0x9e3779b97f4a7c15) + i;
+        ret[i] = (page + 1 + (pages->mark << 32)) * UINT64_C(0x9e3779b97f4a7c15) + i;
 }
 
 static uint64_t address_of(const struct pages *pages, uint32_t page)
@@ -129,7 +130,7 @@ void pages_fill(struct pages *pages, uint32_t count)
     uint32_t *at = pages->pages + pages->count;
 
     ck_assert_uint_le(pages->count + count, PAGES_MAX);
-    need(gmb_page_alloc(pages->arena, count, at, WAIT_NS), "alloc");
+    need(gmb_page_alloc(pages->arena, count, at, pages->wait_ns), "alloc");
     need(gmb_page_pin(pages->arena, count, at), "pin of new pages");
     for (uint32_t i = 0; i < count; i++)
         page_write(pages, at[i]);
@@ -148,7 +149,7 @@ void pages_check(struct pages *pages, uint32_t first, uint32_t count, uint32_t s
 
         ck_assert_msg(r == GMB_PIN_READY || r == GMB_PIN_WAITING, "pin: %d, %s", r,
             r < 0 ? gmb_error_text() : "");
-        need(gmb_page_wait(pages->arena, n, &pages->pages[i], WAIT_NS), "wait");
+        need(gmb_page_wait(pages->arena, n, &pages->pages[i], pages->wait_ns), "wait");
         for (uint32_t k = i; k < i + n; k++) {
             bytes_make(pages, pages->pages[k], expected);
             need(pages->to_host(found, address_of(pages, pages->pages[k]), pages->page_bytes),
@@ -167,7 +168,7 @@ void pages_restore(struct pages *pages)
     int r = gmb_page_pin(pages->arena, pages->count, pages->pages);
 
     ck_assert_msg(r == GMB_PIN_READY || r == GMB_PIN_WAITING, "pin: %d", r);
-    need(gmb_page_wait(pages->arena, pages->count, pages->pages, WAIT_NS), "wait");
+    need(gmb_page_wait(pages->arena, pages->count, pages->pages, pages->wait_ns), "wait");
     need(gmb_page_unpin(pages->arena, pages->count, pages->pages), "unpin");
 }
 

@@ -13,7 +13,9 @@ struct pages {
     gmb_session *session;
     gmb_arena *arena;
     uint64_t page_bytes;
-    uint32_t count; /* allocated */
+    uint64_t mark;    /* 0, or what makes its bytes others than those of another worker's */
+    uint64_t wait_ns; /* for memory and pages; it may be made longer */
+    uint32_t count;   /* allocated */
     uint32_t pages[PAGES_MAX];
     int (*set_current)(void *context);
     int (*to_device)(uint64_t to, const void *from, size_t bytes);

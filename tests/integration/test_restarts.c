@@ -1,163 +1,181 @@
 /*
  * The broker is killed, restarted politely, ended by the watchdog and replaced by another build,
- * again and again, while many workers take, grow, shrink and give back leases. RESTARTS says how
+ * again and again, while workers of all kinds are at it on a device that is too small for them:
+ * leases, arenas whose pages are evicted and restored, and computed tokens. RESTARTS says how
  * often.
  *
- * After each of them every worker goes on with what it had, byte for byte; then all rest for a
- * moment, and what the broker counts is held against what they have.
+ * After each of them every worker goes on with what it had, byte for byte; then all but the
+ * transformers rest for a moment, and what the broker counts of each is held against what it has.
  */
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
-#include "tests/integration/lessee.h"
+#include "tests/integration/crew.h"
 #include "tests/integration/raw.h"
 #include "tests/unit/unit.h"
 
-#define CHUNK HARNESS_CHUNK
-#define WORKERS 32
-#define PATIENCE_MS 60000
+#define PATIENCE_MS 90000
+#define MOVER_PATIENCE_MS 2000
 #define WATCHDOG "8" /* seconds: longer than a busy machine makes a healthy broker wait */
 
-/* What is shared with a worker. */
-struct slot {
-    unsigned number;
-    atomic_uint rounds;
-    atomic_bool resting;
-    atomic_uint leases;
-    atomic_ullong bytes; /* that it has while it rests */
-};
-
-static struct board {
-    atomic_bool rest, stop;
-    struct slot slots[WORKERS];
-} * board;
-
-static struct lessee_process processes[WORKERS];
-
-/* ------------------------------------------------------------------ workers */
-
-/* Nobody else writes the same. */
-static uint64_t mark_of(const struct slot *slot, unsigned kind, unsigned round)
-{
-    return (uint64_t) (slot->number + 1) << 40 | (uint64_t) kind << 32 | round;
-}
-
-static void rest(struct slot *slot, const gmb_lease *fixed, const gmb_lease *moving)
-{
-    atomic_store(&slot->bytes, gmb_lease_bytes(fixed) + gmb_lease_bytes(moving));
-    atomic_store(&slot->leases, 2);
-    atomic_store(&slot->resting, true);
-    while (atomic_load(&board->rest))
-        harness_breathe();
-    atomic_store(&slot->resting, false);
-}
-
-/* Every request but a return succeeds, whatever becomes of the broker meanwhile. */
-static void round_run(
-    struct lessee *lessee, struct slot *slot, gmb_lease *moving, unsigned round, unsigned chunks)
-{
-    gmb_lease *extra;
-
-    lessee_check(lessee, moving, mark_of(slot, 1, round));
-    lessee_need(gmb_lease_grow(moving, CHUNK, LESSEE_WAIT_NS), "grow");
-    lessee_write(lessee, moving, mark_of(slot, 1, round + 1));
-    extra = lessee_take(lessee, chunks, "extra");
-    lessee_write(lessee, extra, mark_of(slot, 2, round));
-    lessee_need_or_later(gmb_lease_shrink(moving, CHUNK), "shrink");
-    lessee_check(lessee, moving, mark_of(slot, 1, round + 1));
-    lessee_check(lessee, extra, mark_of(slot, 2, round));
-    lessee_need_or_later(gmb_lease_release(extra), "release");
-}
-
-static void work(struct lessee *lessee, void *data)
-{
-    struct slot *slot = data;
-    gmb_lease *fixed, *moving;
-
-    lessee_need(gmb_thread_start(lessee->session), "thread");
-    fixed = lessee_take(lessee, 1 + slot->number % 3, "fixed");
-    moving = lessee_take(lessee, 1, "moving");
-    lessee_write(lessee, fixed, mark_of(slot, 0, 0));
-    lessee_write(lessee, moving, mark_of(slot, 1, 0));
-    for (unsigned round = 0; !atomic_load(&board->stop); round++) {
-        if (atomic_load(&board->rest))
-            rest(slot, fixed, moving);
-        round_run(lessee, slot, moving, round, 1 + round % 2);
-        lessee_check(lessee, fixed, mark_of(slot, 0, 0));
-        atomic_fetch_add(&slot->rounds, 1);
-        harness_breathe();
-    }
-    lessee_need_or_later(gmb_lease_release(fixed), "release");
-    lessee_need_or_later(gmb_lease_release(moving), "release");
-}
-
-static void workers_fork(void)
-{
-    board = mmap(NULL, sizeof(*board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    ck_assert_ptr_ne(board, MAP_FAILED);
-    for (unsigned i = 0; i < WORKERS; i++) {
-        board->slots[i].number = i;
-        processes[i] = lessee_fork(work, &board->slots[i]);
-    }
-}
+static struct crew *crew;
 
 /* ------------------------------------------------------------------ looks */
 
-static void patience(uint64_t deadline, const char *what)
-{
-    for (unsigned i = 0; i < WORKERS; i++)
-        ck_assert_msg(lessee_runs(&processes[i]), "worker %u has ended", i);
-    ck_assert_msg(harness_now_ms() < deadline, "not in time: %s", what);
-    harness_breathe();
-}
-
-/* Until everybody has begun a round and ended it. */
+/* Until everybody but the transformers has begun a round and ended it. */
 static void rounds_wait(void)
 {
     uint64_t deadline = harness_now_ms() + PATIENCE_MS;
-    unsigned before[WORKERS];
+    unsigned before[CREW_RESTERS];
 
-    for (unsigned i = 0; i < WORKERS; i++)
-        before[i] = atomic_load(&board->slots[i].rounds);
-    for (unsigned i = 0; i < WORKERS; i++) {
-        while (atomic_load(&board->slots[i].rounds) < before[i] + 2)
-            patience(deadline, "rounds of every worker");
+    for (unsigned i = 0; i < CREW_RESTERS; i++)
+        before[i] = atomic_load(&crew->slots[i].rounds);
+    for (unsigned i = 0; i < CREW_RESTERS; i++) {
+        while (atomic_load(&crew->slots[i].rounds) < before[i] + 2)
+            crew_patience(deadline, "rounds of every worker");
     }
 }
 
-static bool counted(const struct harness *harness, uint64_t bytes, uint32_t leases)
+static uint64_t moved_pages(void)
 {
-    Gmb__ControlReply *reply = raw_status(harness);
-    const Gmb__Status *status = reply->status;
-    bool same = status->clients == WORKERS && status->leases == leases &&
-                status->devices[0]->leased_bytes == bytes &&
-                status->devices[0]->orphaned_bytes == 0;
+    uint64_t pages = 0;
 
+    for (unsigned i = 0; i < CREW_WORKERS; i++)
+        pages += atomic_load(&crew->slots[i].restores);
+    return pages;
+}
+
+static void pages_move_wait(uint64_t before)
+{
+    uint64_t deadline = harness_now_ms() + PATIENCE_MS;
+
+    while (moved_pages() == before)
+        crew_patience(deadline, "pages go on moving");
+}
+
+static Gmb__ControlReply *clients_get(const struct harness *harness)
+{
+    Gmb__ControlRequest request = GMB__CONTROL_REQUEST__INIT;
+    Gmb__ClientsGet body = GMB__CLIENTS_GET__INIT;
+    Gmb__ControlReply *reply;
+
+    request.body_case = GMB__CONTROL_REQUEST__BODY_CLIENTS_GET;
+    request.clients_get = &body;
+    reply = raw_control(harness, &request);
+    ck_assert_int_eq(reply->body_case, GMB__CONTROL_REPLY__BODY_CLIENT_PAGE);
+    ck_assert(reply->client_page->last);
+    return reply;
+}
+
+/* The broker knows this worker once, connected, with exactly what it has. */
+static bool client_counted(const Gmb__ClientPage *page, unsigned number)
+{
+    const struct crew_slot *slot = &crew->slots[number];
+    const Gmb__ClientStatus *found = NULL;
+
+    for (size_t i = 0; i < page->n_clients; i++) {
+        if (page->clients[i]->pid != crew_pid(number))
+            continue;
+        ck_assert_ptr_null(found);
+        found = page->clients[i];
+    }
+    ck_assert_msg(found != NULL, "the broker doesn't know worker %u", number);
+    return found->connected && found->leases == atomic_load(&slot->leases) &&
+           found->leased_bytes == atomic_load(&slot->bytes);
+}
+
+static bool all_counted(const struct harness *harness)
+{
+    Gmb__ControlReply *reply = clients_get(harness);
+    bool same = reply->client_page->n_clients <= CREW_WORKERS;
+
+    for (unsigned i = 0; same && i < CREW_RESTERS; i++)
+        same = client_counted(reply->client_page, i);
     frame_message_free(&reply->base);
     return same;
 }
 
-/* Returns may be on their way still. */
+/* Nothing is in use beside what the broker counts; `ret` says what is. */
+static bool all_accounted(const struct harness *harness, char ret[96])
+{
+    Gmb__ControlReply *reply = raw_status(harness);
+    const Gmb__DeviceStatus *device = reply->status->devices[0];
+    bool same = device->orphaned_bytes == 0 && device->unaccounted_bytes == 0;
+
+    ck_assert_uint_eq(device->reserve_bytes + device->leased_bytes + device->cached_bytes +
+                          device->clean_bytes + device->releasing_bytes + device->orphaned_bytes +
+                          device->unaccounted_bytes + device->free_bytes,
+        device->total_bytes);
+    (void) snprintf(ret, 96, "no bytes but %llu orphaned and %llu unaccounted",
+        (unsigned long long) device->orphaned_bytes,
+        (unsigned long long) device->unaccounted_bytes);
+    frame_message_free(&reply->base);
+    return same;
+}
+
+/* A transformer is there once it knows what it has to say. */
+static void everybody_wait(const struct harness *harness)
+{
+    uint64_t deadline = harness_now_ms() + PATIENCE_MS;
+    size_t count;
+
+    do {
+        Gmb__ControlReply *reply = clients_get(harness);
+
+        count = reply->client_page->n_clients;
+        frame_message_free(&reply->base);
+        crew_patience(deadline, "everybody is there");
+    } while (count < CREW_WORKERS);
+}
+
+/*
+ * What a mover takes as it starts, while releases are looked for, is charged as if it hadn't come
+ * back until the mover ends; and with work to do it doesn't end by itself.
+ */
+static void movers_end(const struct harness *harness)
+{
+    pid_t movers[4];
+    size_t count = harness_movers(harness, movers, ARRAY_SIZE(movers));
+
+    for (size_t i = 0; i < count; i++)
+        (void) kill(movers[i], SIGKILL);
+}
+
+static void accounts_wait(const struct harness *harness, uint64_t deadline)
+{
+    uint64_t patient = harness_now_ms() + MOVER_PATIENCE_MS;
+    char accounts[96];
+
+    while (!all_accounted(harness, accounts)) {
+        crew_patience(deadline, accounts);
+        if (harness_now_ms() < patient)
+            continue;
+        movers_end(harness);
+        patient = harness_now_ms() + MOVER_PATIENCE_MS;
+    }
+}
+
+/* Returns may be on their way still, and pages on theirs. */
 static void books_compare(const struct harness *harness)
 {
-    uint64_t deadline = harness_now_ms() + PATIENCE_MS, bytes = 0;
-    uint32_t leases = 0;
+    static unsigned fds[CREW_RESTERS];
+    uint64_t deadline = harness_now_ms() + PATIENCE_MS;
 
-    atomic_store(&board->rest, true);
-    for (unsigned i = 0; i < WORKERS; i++) {
-        while (!atomic_load(&board->slots[i].resting))
-            patience(deadline, "rest of every worker");
-        bytes += atomic_load(&board->slots[i].bytes);
-        leases += atomic_load(&board->slots[i].leases);
+    atomic_store(&crew->rest, true);
+    for (unsigned i = 0; i < CREW_RESTERS; i++) {
+        while (!atomic_load(&crew->slots[i].resting))
+            crew_patience(deadline, "rest of every worker");
+        if (fds[i] == 0)
+            fds[i] = atomic_load(&crew->slots[i].fds);
+        while (atomic_load(&crew->slots[i].fds) != fds[i])
+            crew_patience(deadline, "a worker has as many fds as before");
     }
-    while (!counted(harness, bytes, leases))
-        patience(deadline, "the broker counts what the workers have");
-    raw_expect_accounts(harness);
-    atomic_store(&board->rest, false);
+    while (!all_counted(harness))
+        crew_patience(deadline, "the broker counts what the workers have");
+    accounts_wait(harness, deadline);
+    atomic_store(&crew->rest, false);
 }
 
 /* ------------------------------------------------------------------ restarts */
@@ -232,9 +250,9 @@ static void keeper_settle(const struct harness *harness, size_t fds)
     }
 }
 
-START_TEST(no_restart_under_load_loses_a_lease_or_grants_memory_twice)
+START_TEST(no_restart_under_load_loses_a_lease_a_page_or_a_token_or_grants_memory_twice)
 {
-    static char under[128];
+    static char under[128], config[CREW_CONFIG_BYTES];
     const char *const environment[] = {"HARNESS_WATCHDOG=" WATCHDOG, under, NULL};
     unsigned restarts = (unsigned) strtoul(getenv("RESTARTS"), NULL, 10);
     static struct harness harness;
@@ -243,20 +261,24 @@ START_TEST(no_restart_under_load_loses_a_lease_or_grants_memory_twice)
     ck_assert_int_eq(scratch_make(folder), 0);
     install(getenv("GMBD"));
     (void) snprintf(under, sizeof(under), "GMBD_UNDER_KEEPER=%s", program);
-    workers_fork();
-    harness_start_kept(&harness, NULL, environment);
+    crew_configure(config);
+    crew = crew_fork();
+    harness_start_kept(&harness, config, environment);
     keeper_fds = harness_open_fds(harness.keeper);
-    for (unsigned i = 0; i < WORKERS; i++)
-        lessee_go(&processes[i], &harness);
+    crew_go(&harness);
+    everybody_wait(&harness);
     rounds_wait();
+    books_compare(&harness);
     for (unsigned i = 0; i < restarts; i++) {
+        uint64_t moved = moved_pages();
+
         restart_run(&harness, i % RESTART_MAX);
         rounds_wait();
+        pages_move_wait(moved);
         books_compare(&harness);
     }
-    atomic_store(&board->stop, true);
-    for (unsigned i = 0; i < WORKERS; i++)
-        lessee_join(&processes[i]);
+    atomic_store(&crew->stop, true);
+    crew_join();
     harness_settle(&harness);
     keeper_settle(&harness, keeper_fds);
     harness_stop(&harness);
@@ -264,4 +286,4 @@ START_TEST(no_restart_under_load_loses_a_lease_or_grants_memory_twice)
 }
 END_TEST
 
-UNIT_MAIN("restarts", no_restart_under_load_loses_a_lease_or_grants_memory_twice)
+UNIT_MAIN("restarts", no_restart_under_load_loses_a_lease_a_page_or_a_token_or_grants_memory_twice)
