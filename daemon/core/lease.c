@@ -316,14 +316,15 @@ void lease_return_event(struct core *core, struct client *client, const struct c
     answer_done(core, event);
 }
 
-/* The holder lets go of what it may go on to map: nobody gets it again. */
+/* The holder lets go of what it may go on to map: nobody gets it again. From the end, so that what
+ * is written of it and cut off leaves no hole. */
 static void lease_forsake(struct holder *holder)
 {
     struct lease *lease = holder->lease;
 
-    for (uint32_t i = 0; i < (lease->max > 0 ? lease->max : holder->count); i++) {
+    for (uint32_t i = lease->max > 0 ? lease->max : holder->count; i-- > 0;) {
         if (holder_has(holder, i))
-            lease->chunks[i]->forsaken = true;
+            chunk_forsake(lease->chunks[i]);
     }
 }
 

@@ -264,21 +264,66 @@ START_TEST(chunks_of_a_lease_that_cannot_be_read_are_released_not_granted_again)
 }
 END_TEST
 
+/* The client gives the lease back, and goes on to map it. */
+static void release_held(core_id client, core_id lease)
+{
+    world_step(&world, &(struct core_event){.type = CORE_EVENT_LEASE_RELEASE,
+                           .lease_release = {.lease = lease, .held = true},
+                           .client = client,
+                           .request = 1000});
+    assert_done(client, 1000);
+}
+
 START_TEST(a_lease_that_ends_while_it_is_held_is_no_cache)
 {
-    struct core_event event = {.type = CORE_EVENT_LEASE_RELEASE};
-
     arena_start(64 * MIB);
-    event.lease_release.lease = world_lease(&world, chat, 4 * MIB);
-    event.lease_release.held = true;
-    event.client = chat;
-    event.request = 1000;
     world.leak_next = 2;
-    world_step(&world, &event);
-    assert_done(chat, 1000);
+    release_held(chat, world_lease(&world, chat, 4 * MIB));
     ck_assert_uint_eq(world_use(&world, "chat", 0).cached, 0);
     world_pass(&world, 10 * SEC);
     ck_assert_uint_eq(world_use(&world, "chat", 0).orphaned, 4 * MIB);
+}
+END_TEST
+
+START_TEST(what_one_holder_goes_on_to_map_is_no_cache_when_another_returns_it_to_a_later_core)
+{
+    core_id arena, mate;
+
+    arena_start(64 * MIB);
+    mate = world_client(&world, "chat");
+    arena = arena_new(chat, 2);
+    arena_fill(chat, arena, 0, 2);
+    assert_granted(mate, world_attach(&world, mate, arena));
+    assert_granted(mate, world_share(&world, mate, arena, 0, 1));
+    release_held(chat, arena);
+    assert_map(arena, "#.");
+    restart();
+    attach(mate);
+    world.leak_next = 1;
+    assert_done(mate, world_return(&world, mate, arena, 0, 1));
+    ck_assert_uint_eq(world_use(&world, "chat", 0).cached, 0);
+    world_pass(&world, 10 * SEC);
+    ck_assert_uint_eq(world_use(&world, "chat", 0).orphaned, 2 * MIB);
+}
+END_TEST
+
+/* A cut must not make a hole: what lies behind one counts as given back by a holder who is done. */
+START_TEST(wherever_a_lease_ends_that_is_held_none_of_it_is_cached)
+{
+    core_id lease;
+    size_t first;
+
+    for (size_t cut = 0; cut <= 5; cut++) { /* four chunks, the lease */
+        arena_start(64 * MIB);
+        lease = world_lease(&world, chat, 8 * MIB);
+        first = world.record_count;
+        world.leak_next = 4;
+        release_held(chat, lease);
+        restart_with(first + cut, false, 0);
+        ck_assert_uint_eq(world_use(&world, "chat", 0).cached, 0);
+        ck_assert_uint_eq(world_use(&world, "chat", 0).leased, 8 * MIB - MIN(cut, 4u) * 2 * MIB);
+        world_done(&world);
+    }
 }
 END_TEST
 
@@ -492,8 +537,10 @@ UNIT_MAIN("core_restore", everything_is_what_it_was,
     what_lay_ready_and_is_gone_is_free_once_it_is_seen, a_release_that_was_not_done_is_done_again,
     orphaned_bytes_stay_the_tenants, a_hole_is_stuck_where_records_were_damaged,
     chunks_of_a_lease_that_cannot_be_read_are_released_not_granted_again,
-    a_lease_that_ends_while_it_is_held_is_no_cache, a_reserve_that_was_raised_takes_nothing_away,
-    a_drained_device_stays_drained,
+    a_lease_that_ends_while_it_is_held_is_no_cache,
+    what_one_holder_goes_on_to_map_is_no_cache_when_another_returns_it_to_a_later_core,
+    wherever_a_lease_ends_that_is_held_none_of_it_is_cached,
+    a_reserve_that_was_raised_takes_nothing_away, a_drained_device_stays_drained,
     an_empty_configuration_takes_nothing_from_those_who_are_restored,
     tenants_and_clients_that_contradict_are_refused, leases_and_chunks_that_contradict_are_refused,
     holders_and_stewards_that_contradict_are_refused)
