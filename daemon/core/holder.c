@@ -10,8 +10,6 @@
 #include "daemon/core/request.h"
 #include "daemon/core/stalled.h"
 
-#define WORD_BITS 64u
-
 static_assert(LIMIT_LEASE_HOLDERS <= UINT16_MAX && LIMIT_SEGMENT_HOLDERS <= UINT16_MAX,
     "a chunk can count its holders");
 
@@ -26,7 +24,7 @@ static uint8_t place_find(const struct lease *lease)
 
 static struct holder *holder_make(struct core *core, struct lease *lease, struct client *client)
 {
-    size_t words = (lease->max + WORD_BITS - 1) / WORD_BITS;
+    size_t words = (lease->max + HOLDER_WORD_BITS - 1) / HOLDER_WORD_BITS;
     struct holder *holder = calloc(1, sizeof(*holder) + words * sizeof(holder->has[0]));
 
     if (!holder)
@@ -111,19 +109,10 @@ struct holder *holder_find(const struct lease *lease, const struct client *clien
     return NULL;
 }
 
-bool holder_has(const struct holder *holder, uint32_t index)
-{
-    const struct lease *lease = holder->lease;
-
-    if (lease->max == 0)
-        return index < holder->count;
-    return index < lease->max && (holder->has[index / WORD_BITS] >> index % WORD_BITS & 1) != 0;
-}
-
 void holder_give(struct holder *holder, uint32_t index)
 {
     if (holder->lease->max > 0)
-        holder->has[index / WORD_BITS] |= UINT64_C(1) << index % WORD_BITS;
+        holder->has[index / HOLDER_WORD_BITS] |= UINT64_C(1) << index % HOLDER_WORD_BITS;
     holder->count++;
     holder->lease->chunks[index]->holders++;
     holder->client->leased_bytes += holder->lease->chunk_bytes;
@@ -134,7 +123,7 @@ bool holder_take(struct holder *holder, uint32_t index)
     struct chunk *chunk = holder->lease->chunks[index];
 
     if (holder->lease->max > 0)
-        holder->has[index / WORD_BITS] &= ~(UINT64_C(1) << index % WORD_BITS);
+        holder->has[index / HOLDER_WORD_BITS] &= ~(UINT64_C(1) << index % HOLDER_WORD_BITS);
     holder->count--;
     holder->client->leased_bytes -= holder->lease->chunk_bytes;
     if (holder->client->state == CLIENT_DEAD && !chunk->forsaken)

@@ -27,7 +27,18 @@ uint32_t holders_max(const struct lease *lease);
 /* NULL when the client holds no part of the lease. */
 struct holder *holder_find(const struct lease *lease, const struct client *client);
 
-bool holder_has(const struct holder *holder, uint32_t index);
+#define HOLDER_WORD_BITS 64u
+
+static inline bool holder_has(const struct holder *holder, uint32_t index)
+{
+    const struct lease *lease = holder->lease;
+
+    if (lease->max == 0)
+        return index < holder->count;
+    return index < lease->max &&
+           (holder->has[index / HOLDER_WORD_BITS] >> index % HOLDER_WORD_BITS & 1) != 0;
+}
+
 /* It has a granted chunk from now on, which it hadn't. */
 void holder_give(struct holder *holder, uint32_t index);
 /* It has the chunk no longer, which it had. True when that was the last one. */

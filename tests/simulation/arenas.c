@@ -25,7 +25,8 @@ void model_arena_request(struct model *model, struct model_client *client)
         model_fail(model, "a new arena was not answered at once");
 }
 
-/* A random arena of the client's, on `device` if that isn't negative; NULL when it has none. */
+/* A random arena of the client's, on `device` if that isn't negative; NULL when it has none. At
+ * times a segment, which is none. */
 static struct model_lease *random_arena(
     struct model *model, struct model_client *client, int device)
 {
@@ -34,7 +35,8 @@ static struct model_lease *random_arena(
     for (unsigned i = 0; i < MODEL_LEASES; i++) {
         struct model_lease *lease = &client->leases[(start + i) % MODEL_LEASES];
 
-        if (lease->id != 0 && lease->max > 0 && (device < 0 || lease->device == (uint32_t) device))
+        if (lease->id != 0 && lease->max > 0 && (!lease->segment || model_chance(model, 4)) &&
+            (device < 0 || lease->device == (uint32_t) device))
             return lease;
     }
     return NULL;
@@ -109,10 +111,7 @@ void model_arena_compare(struct model *model, core_id id)
 
 void model_arena_fill(struct model *model, struct model_client *client)
 {
-    struct core_event event = {.type = CORE_EVENT_ARENA_FILL};
-    struct model_lease *lease = random_arena(model, client, -1);
-    uint64_t wait_ns = model_wait(model);
-    struct model_request *request;
+    const struct model_lease *lease = random_arena(model, client, -1);
     uint32_t first, count;
 
     if (!lease || client->detached)
@@ -121,12 +120,29 @@ void model_arena_fill(struct model *model, struct model_client *client)
     count = (uint32_t) model_below(model, 9);
     if (model_chance(model, 50))
         count = UINT32_MAX - (uint32_t) model_below(model, 3);
+    model_fill_run(model, client, lease, first, count);
+}
+
+/* A segment is its steward's to empty and fill. */
+static bool may_change(
+    const struct model *model, const struct model_client *client, const struct model_lease *lease)
+{
+    return !lease->segment || model_steward(model, client);
+}
+
+void model_fill_run(struct model *model, struct model_client *client,
+    const struct model_lease *lease, uint32_t first, uint32_t count)
+{
+    struct core_event event = {.type = CORE_EVENT_ARENA_FILL};
+    uint64_t wait_ns = model_wait(model);
+    struct model_request *request;
+
     event.arena_fill.lease = lease->id;
     event.arena_fill.first = first;
     event.arena_fill.count = count;
     event.arena_fill.wait_ns = wait_ns;
     event.arena_fill.urgent = model_chance(model, 3);
-    if (!lease->open || !run_within(lease, first, count) ||
+    if (!lease->open || !may_change(model, client, lease) || !run_within(lease, first, count) ||
         (taken(model, lease->id) & model_run(first, count)) != 0) {
         if (model_sync(model, client, &event))
             model_fail(model, "a fill that makes no sense was done");
@@ -142,12 +158,12 @@ void model_arena_fill(struct model *model, struct model_client *client)
     model_arena_compare(model, event.arena_fill.lease);
 }
 
-static void return_run(struct model *model, struct model_client *client, struct model_lease *lease,
+void model_return_run(struct model *model, struct model_client *client, struct model_lease *lease,
     uint32_t first, uint32_t count)
 {
     struct core_event event = {.type = CORE_EVENT_ARENA_RETURN};
     uint64_t run = run_within(lease, first, count) ? model_run(first, count) : 0;
-    bool done = run != 0 && (lease->filled & run) == run;
+    bool done = run != 0 && (lease->filled & run) == run && may_change(model, client, lease);
 
     event.arena_return.lease = lease->id;
     event.arena_return.first = first;
@@ -168,7 +184,7 @@ void model_arena_return(struct model *model, struct model_client *client)
 
     if (!lease || client->detached)
         return;
-    return_run(model, client, lease, (uint32_t) model_below(model, lease->max + 1),
+    model_return_run(model, client, lease, (uint32_t) model_below(model, lease->max + 1),
         model_chance(model, 30) ? UINT32_MAX : (uint32_t) model_below(model, 6));
 }
 
@@ -179,13 +195,13 @@ static void give(struct model *model, struct model_client *client, unsigned devi
     struct core_lease_view view;
     uint64_t *wished = &model->devices[device].wished_bytes;
 
-    if (!lease || !core_lease_get(model->core, lease->id, &view))
+    if (!lease || lease->segment || !core_lease_get(model->core, lease->id, &view))
         return;
     for (uint32_t i = 0; i<lease->max && * wished> 0; i++) {
         if ((lease->filled >> i & 1) == 0)
             continue;
         *wished = sub_saturate(*wished, view.chunk_bytes);
-        return_run(model, client, lease, i, 1);
+        model_return_run(model, client, lease, i, 1);
     }
 }
 
@@ -224,8 +240,12 @@ void model_device_stale(struct model *model)
 
     event.device_stale.device = (uint32_t) model_below(model, MODEL_DEVICES);
     for (unsigned i = 0; i < MODEL_CHUNKS; i++) {
-        if (model->chunks[i].created && model->chunks[i].device == event.device_stale.device)
-            model->chunks[i].forsaken = true;
+        struct model_chunk *chunk = &model->chunks[i];
+
+        if (!chunk->created || chunk->device != event.device_stale.device)
+            continue;
+        chunk->forsaken = true;
+        chunk->changed_step = model->steps + 1; /* that which follows */
     }
     model->stales++;
     model_step(model, &event);

@@ -46,7 +46,7 @@ uint64_t model_wait(struct model *model)
 
 static struct model_client *random_client(struct model *model)
 {
-    return &model->clients[model_below(model, MODEL_CLIENTS)];
+    return &model->clients[model_below(model, MODEL_PROCESSES)];
 }
 
 /* Index of the client's lease, or of a free place when `held` is false; MODEL_LEASES if none. */
@@ -79,12 +79,13 @@ static unsigned free_request(const struct model_client *client, unsigned fresh)
     return fresh == 0 || leases + news + fresh <= MODEL_LEASES ? found : MODEL_REQUESTS;
 }
 
-static void event_connect(struct model *model, struct model_client *client)
+void model_client_add(
+    struct model *model, struct model_client *client, unsigned tenant, bool steward)
 {
     struct core_event event = {.type = CORE_EVENT_CLIENT_ADD, .cookie = 1};
-    unsigned tenant = (unsigned) model_below(model, MODEL_TENANTS);
 
     event.client_add.tenant = model->names[tenant];
+    event.client_add.steward = steward;
     model_step(model, &event);
     for (size_t i = 0; i < model->actions.count; i++) {
         if (model->actions.items[i].type != CORE_ACTION_CLIENT_ADDED)
@@ -197,6 +198,50 @@ static void let_go(struct model *model, const struct model_client *client,
     lease->filled = 0;
 }
 
+void model_keep(
+    struct model *model, const struct model_client *client, const struct model_lease *lease)
+{
+    for (uint32_t i = 0; i < (lease->max > 0 ? lease->max : lease->chunks); i++) {
+        uint32_t number, generation;
+
+        if ((lease->max > 0 && (lease->filled >> i & 1) == 0) ||
+            !core_lease_chunk(model->core, lease->id, i, &number, &generation))
+            continue;
+        model->chunks[number].mapped |= model_bit(model, client);
+        model->chunks[number].forsaken = true;
+    }
+}
+
+void model_unmap(struct model *model, const struct model_client *client)
+{
+    for (unsigned i = 0; i < MODEL_CHUNKS; i++)
+        model->chunks[i].mapped &= ~model_bit(model, client);
+    for (unsigned i = 0; i < MODEL_DEVICES; i++) {
+        for (size_t k = 0; k < model->devices[i].leak_count; k++)
+            model->devices[i].leaks[k].mapped &= ~model_bit(model, client);
+    }
+}
+
+void model_release(
+    struct model *model, struct model_client *client, struct model_lease *lease, bool held)
+{
+    struct core_event event = {
+        .type = CORE_EVENT_LEASE_RELEASE,
+        .lease_release = {.lease = lease->id, .held = held},
+    };
+    bool done = !model_grows(client, lease->id);
+
+    if (done) {
+        if (held)
+            model_keep(model, client, lease);
+        let_go(model, client, lease, 0);
+        *lease = (struct model_lease){0};
+        model->kept += held;
+    }
+    if (model_sync(model, client, &event) != done)
+        model_fail(model, "a lease was not given back, or shouldn't have been");
+}
+
 static void event_return(struct model *model, struct model_client *client)
 {
     unsigned place = random_lease(model, client, true);
@@ -216,20 +261,14 @@ static void event_return(struct model *model, struct model_client *client)
             lease->max == 0 && keep > 0 && keep <= lease->chunks && !model_grows(client, lease->id);
         if (done)
             let_go(model, client, lease, keep);
+        if (model_sync(model, client, &event) != done)
+            model_fail(model, "a return was refused, or done and shouldn't");
     } else {
-        event.type = CORE_EVENT_LEASE_RELEASE;
-        event.lease_release.lease = lease->id;
-        done = !model_grows(client, lease->id);
-        if (done) {
-            let_go(model, client, lease, 0);
-            *lease = (struct model_lease){0};
-        }
+        model_release(model, client, lease, model_chance(model, 6));
     }
-    if (model_sync(model, client, &event) != done)
-        model_fail(model, "a return was refused, or done and shouldn't");
 }
 
-static void event_cancel(struct model *model, struct model_client *client)
+void model_cancel(struct model *model, struct model_client *client)
 {
     struct core_event event = {.type = CORE_EVENT_CANCEL};
     uint64_t id = client->requests[model_below(model, MODEL_REQUESTS)].id;
@@ -264,12 +303,13 @@ static void forsake(struct model *model, const struct model_client *client)
     }
 }
 
-static void event_die(struct model *model, struct model_client *client)
+void model_client_die(struct model *model, struct model_client *client)
 {
     struct core_event event = {.type = CORE_EVENT_CLIENT_DEAD, .client = client->id};
     struct model_client before;
 
     forsake(model, client);
+    model_unmap(model, client);
     before = *client;
     for (unsigned i = 0; i < MODEL_LEASES; i++) {
         if (client->leases[i].id != 0)
@@ -296,82 +336,21 @@ static void event_die(struct model *model, struct model_client *client)
 static void event_detach(struct model *model, struct model_client *client)
 {
     struct core_event event = {.type = CORE_EVENT_CLIENT_DETACH, .client = client->id};
-    bool holds = random_lease(model, client, true) != MODEL_LEASES;
+    bool holds = random_lease(model, client, true) != MODEL_LEASES || model_chance(model, 4);
 
+    event.client_detach.keep = holds;
     memset(client->requests, 0, sizeof(client->requests));
     client->detached = true;
     model_step(model, &event);
     if (gone(model, event.client) == holds)
         model_fail(model, "a detached client is kept or forgotten wrongly");
-    if (!holds)
-        *client = (struct model_client){0};
-}
-
-static void random_limits(struct model *model, struct core_memory_limits *limits)
-{
-    *limits = (struct core_memory_limits){0, 0, UINT64_MAX, UINT64_MAX};
-    if (model_chance(model, 3))
-        limits->min = model_below(model, 100 * MIB);
-    if (model_chance(model, 2))
-        limits->max =
-            model_chance(model, 8) ? model_below(model, 2) : model_below(model, 600 * MIB);
-    if (model_chance(model, 2))
-        limits->high = model_below(model, 300 * MIB);
-    if (model_chance(model, 4))
-        limits->low = model_below(model, 300 * MIB);
-    if (limits->min > limits->max && !model_chance(model, 20))
-        limits->min = limits->max;
-}
-
-static void random_config(struct model *model, unsigned tenant, struct core_tenant_config *config)
-{
-    memset(config, 0, sizeof(*config));
-    memcpy(config->name, model->names[tenant], sizeof(model->names[tenant]));
-    config->priority = (uint32_t) model_below(model, 3) * 100;
-    config->weight = 1 + (uint32_t) model_below(model, 300);
-    config->clients_max = model_chance(model, 4) ? (uint32_t) model_below(model, 8) : UINT32_MAX;
-    config->leases_max = model_chance(model, 4) ? (uint32_t) model_below(model, 40) : UINT32_MAX;
-    for (unsigned i = 0; i < MODEL_DEVICES; i++)
-        random_limits(model, &config->memory[i]);
-    if (model_chance(model, 2))
-        model_ladder(model, &config->ladder);
-    if (model_chance(model, 30))
-        config->weight = 0;
-}
-
-/* From here on a tenant may be above its limit, if the change was taken. */
-static void lowered(struct model *model)
-{
-    memset(model->lowered, true, sizeof(model->lowered));
-    model->changes++;
-}
-
-static void event_configure(struct model *model)
-{
-    static struct core_tenant_config configs[MODEL_TENANTS];
-    struct core_event event = {.type = CORE_EVENT_CONFIGURE, .cookie = 2};
-    size_t count = 0;
-
-    for (unsigned i = 0; i < MODEL_TENANTS; i++) {
-        if (!model_chance(model, 25))
-            random_config(model, i, &configs[count++]);
-    }
-    event.configure.tenants = configs;
-    event.configure.count = model_chance(model, 80) ? 0 : count;
-    lowered(model);
-    model_step(model, &event);
-}
-
-static void event_set(struct model *model)
-{
-    static struct core_tenant_config config;
-    struct core_event event = {.type = CORE_EVENT_TENANT_SET, .cookie = 3};
-
-    random_config(model, (unsigned) model_below(model, MODEL_TENANTS), &config);
-    event.tenant_set.tenant = &config;
-    event.tenant_set.expected_revision = model_chance(model, 5) ? model_below(model, 50) : 0;
-    lowered(model);
-    model_step(model, &event);
+    if (holds)
+        return;
+    /* Nobody hears of the end of its process: it is as if it kept an fd for a while. */
+    for (unsigned i = 0; i < MODEL_CHUNKS; i++)
+        model->chunks[i].leaky |= (model->chunks[i].mapped & model_bit(model, client)) != 0;
+    model_unmap(model, client);
+    *client = (struct model_client){0};
 }
 
 /* What a confused shell or a hostile client could send: ids, sizes and types without sense. */
@@ -408,7 +387,7 @@ static void event_nonsense(struct model *model)
 static void event_end(struct model *model, struct model_client *client)
 {
     if (client->detached || model_chance(model, 4))
-        event_die(model, client);
+        model_client_die(model, client);
     else if (model_chance(model, 3))
         event_detach(model, client);
 }
@@ -419,12 +398,12 @@ static void event_of_client(struct model *model)
     uint64_t kind;
 
     if (client->id == 0) {
-        event_connect(model, client);
+        model_client_add(model, client, (unsigned) model_below(model, MODEL_TENANTS), false);
         return;
     }
-    kind = model_below(model, 69);
+    kind = model_below(model, 90);
     if (kind < 1)
-        event_cancel(model, client);
+        model_cancel(model, client);
     else if (kind < 2)
         event_end(model, client);
     else if (kind < 6)
@@ -445,6 +424,14 @@ static void event_of_client(struct model *model)
         model_gang_request(model, client);
     else if (kind < 54)
         model_restore_wait(model, client);
+    else if (kind < 58)
+        model_segment_request(model, client);
+    else if (kind < 62)
+        model_segment_seal(model, client);
+    else if (kind < 74)
+        model_steward_event(model);
+    else if (kind < 76)
+        model_unmap(model, client); /* what it went on to map it maps no longer */
     else
         event_request(model, client);
 }
@@ -463,16 +450,16 @@ void model_event(struct model *model)
     model_drift(model);
     model_tick(model);
     if (kind < 20)
-        event_set(model);
+        model_tenant_set(model);
     else if (kind < 23)
-        event_configure(model);
+        model_configure(model);
     else if (kind < 40)
         event_nonsense(model);
     else if (kind < 45)
         model_device_drain(model);
     else if (kind == 45 && model_chance(model, 200))
         model_device_fail(model);
-    else if (kind == 45)
+    else if (kind == 45 && model_chance(model, 2))
         model_crash(model);
     else if (kind == 46 && model_chance(model, 4))
         model_device_stale(model);
@@ -517,10 +504,11 @@ void model_init(struct model *model, uint64_t seed)
     }
     for (unsigned i = 0; i < MODEL_TENANTS; i++)
         (void) snprintf(model->names[i], sizeof(model->names[i]), "t%u", i);
-    event_configure(model);
+    model_configure(model);
 }
 
-static void settle(struct model *model, uint64_t until_ns)
+/* Ticks are as late as `late_ns`. */
+static void settle(struct model *model, uint64_t until_ns, uint64_t late_ns)
 {
     while (model->now_ns < until_ns) {
         bool busy = false;
@@ -530,9 +518,9 @@ static void settle(struct model *model, uint64_t until_ns)
         model_tick(model);
         for (unsigned i = 0; i < MODEL_DEVICES; i++)
             busy |= model_answer(model, i);
-        due_ns = core_next_tick(model->core);
+        due_ns = MAX(core_next_tick(model->core), model->now_ns + 1 + late_ns);
         if (!busy)
-            model->now_ns = due_ns > model->now_ns ? MIN(due_ns, until_ns) : model->now_ns + 1;
+            model->now_ns = MIN(due_ns, until_ns);
     }
 }
 
@@ -542,8 +530,8 @@ void model_end(struct model *model)
     struct core_totals totals;
 
     /* Whoever waits is answered by its deadline: an hour at most. */
-    settle(model, model->now_ns + 2 * SEC);
-    settle(model, model->now_ns + LIMIT_WAIT_NS + SEC);
+    settle(model, model->now_ns + 2 * SEC, 0);
+    settle(model, model->now_ns + LIMIT_WAIT_NS + SEC, SEC);
     for (unsigned i = 0; i < MODEL_CLIENTS; i++) {
         for (unsigned k = 0; k < MODEL_REQUESTS; k++) {
             if (model->clients[i].requests[k].id != 0)
@@ -552,12 +540,12 @@ void model_end(struct model *model)
     }
     for (unsigned i = 0; i < MODEL_CLIENTS; i++) {
         if (model->clients[i].id != 0)
-            event_die(model, &model->clients[i]);
+            model_client_die(model, &model->clients[i]);
     }
     model->calm = true;
-    lowered(model);
+    model_lowered(model);
     model_step(model, &event); /* no tenants: all go when their last byte is back */
-    settle(model, model->now_ns + 60 * SEC);
+    settle(model, model->now_ns + 60 * SEC, 0);
     for (unsigned i = 0; i < MODEL_DEVICES; i++) {
         struct core_device_view view;
         bool there = core_device_get(model->core, i, &view);

@@ -44,6 +44,8 @@ static struct core_record *record_place(struct model *model, const struct core_r
         limit = MODEL_CHUNKS;
         break;
     case CORE_RECORD_SEAT:
+        records = ledger->seats;
+        break;
     case CORE_RECORD_MAX:
         break;
     }
@@ -72,7 +74,8 @@ static void records_restore(
                                                            : record->generation == 0;
         int r = empty ? 0 : core_restore(core, record, handle, false);
 
-        if (r == -ESTALE && record->type == CORE_RECORD_HOLDER)
+        if (r == -ESTALE &&
+            (record->type == CORE_RECORD_HOLDER || record->type == CORE_RECORD_SEAT))
             continue; /* its lease is gone, and the cut was in between */
         if (r < 0)
             model_fail(
@@ -109,6 +112,7 @@ static struct core *core_make(
     records_restore(model, core, ledger->clients, ARRAY_SIZE(ledger->clients));
     records_restore(model, core, ledger->leases, ARRAY_SIZE(ledger->leases));
     records_restore(model, core, ledger->holders, ARRAY_SIZE(ledger->holders));
+    records_restore(model, core, ledger->seats, ARRAY_SIZE(ledger->seats));
     records_restore(model, core, ledger->chunks, ARRAY_SIZE(ledger->chunks));
     if (core_restore_end(core, false, (uint32_t) (model->crashes + 2) << 20) < 0)
         model_fail(model, "no host memory");
@@ -120,6 +124,25 @@ static struct core *core_make(
 
 /* ------------------------------------------------------------------ a cut */
 
+/* Nothing that somebody has, or may go on to map, lies ready for the next one, nor will once it is
+ * given back. Of what this very step grants, or the shell has just lost, the record may be older.
+ */
+static void record_watch(const struct model *model, const struct core_record *record)
+{
+    const struct model_chunk *chunk;
+
+    if (record->type != CORE_RECORD_CHUNK || !chunk_there(model, record))
+        return;
+    chunk = &model->chunks[record->number];
+    if (chunk->changed_step == model->steps)
+        return;
+    if ((record->chunk.state == CORE_CHUNK_CACHED || record->chunk.state == CORE_CHUNK_CLEAN) &&
+        (chunk->forsaken || chunk->segment || chunk->mapped != 0 || chunk->holders != 0))
+        model_fail(model, "chunk %u lies ready though a process may map it", record->number);
+    if (record->chunk.state == CORE_CHUNK_LEASED && chunk->forsaken && !record->chunk.forsaken)
+        model_fail(model, "chunk %u may be mapped on, and that isn't written", record->number);
+}
+
 /* Whoever was granted a chunk in an earlier step, and still has it, has it in the new core. */
 static void held_compare(struct model *model, const struct core *core, const struct model_lease *l)
 {
@@ -130,7 +153,7 @@ static void held_compare(struct model *model, const struct core *core, const str
             continue;
         /* What this very step took back or granted may be either way. */
         if (!core_lease_chunk(model->core, l->id, i, &number, &generation) ||
-            model->chunks[number].granted_step == model->steps)
+            model->chunks[number].changed_step == model->steps)
             continue;
         if (!core_lease_chunk(core, l->id, i, &other, &other_generation) || other != number ||
             other_generation != generation)
@@ -139,8 +162,12 @@ static void held_compare(struct model *model, const struct core *core, const str
     }
 }
 
-static void cut_compare(struct model *model, const struct core *core)
+static void cut_compare(struct model *model, struct core *core)
 {
+    struct core_record record;
+
+    while (core_changed_next(core, &record))
+        record_watch(model, &record);
     for (unsigned c = 0; c < MODEL_CLIENTS; c++) {
         const struct model_client *client = &model->clients[c];
 
@@ -175,6 +202,8 @@ void model_ledger_step(struct model *model)
         count++;
     if (count == STEP_RECORDS)
         model_fail(model, "a step changes too much");
+    for (size_t i = 0; i < count; i++)
+        record_watch(model, &records[i]);
     if (count > 0 && model_chance(model, CUT_CHANCE))
         cut = model_below(model, count + 1);
     for (size_t i = 0; i < count; i++) {
@@ -207,8 +236,9 @@ static void chunks_forget(struct model *model)
     for (unsigned i = 0; i < MODEL_CHUNKS; i++) {
         struct model_chunk *chunk = &model->chunks[i];
 
+        record_watch(model, &model->ledger.chunks[i]);
         if (chunk->created && !chunk_there(model, &model->ledger.chunks[i])) {
-            if (chunk->holders != 0)
+            if (chunk->holders != 0 || chunk->mapped != 0)
                 model_fail(model, "chunk %u is held and nowhere written", i);
             model->devices[chunk->device].held -= chunk->bytes;
             chunk->created = false;
@@ -265,8 +295,18 @@ static void configure_again(struct model *model, const struct core *before)
     model_step(model, &event);
 }
 
+static bool has_all_it_should(
+    struct model *model, const struct model_client *client, const struct model_lease *lease)
+{
+    for (uint32_t i = 0; i < lease->max; i++) {
+        if ((lease->filled >> i & 1) == 0 && core_holder_has(model->core, lease->id, client->id, i))
+            return false;
+    }
+    return true;
+}
+
 static void client_resume_lease(
-    struct model *model, struct model_client *client, const struct model_lease *lease)
+    struct model *model, struct model_client *client, struct model_lease *lease)
 {
     struct core_lease_view view;
     struct core_event event = {.type = CORE_EVENT_ARENA_RETURN};
@@ -275,6 +315,12 @@ static void client_resume_lease(
         model_fail(model, "lease %llx is lost in a crash", (unsigned long long) lease->id);
     if (lease->max == 0 && view.chunks != lease->chunks)
         model_fail(model, "a lease of %u chunks has %u after a crash", lease->chunks, view.chunks);
+    /* A part of a segment can't be given back by its readers. */
+    if (lease->segment && !model_steward(model, client)) {
+        if (!has_all_it_should(model, client, lease))
+            model_release(model, client, lease, true);
+        return;
+    }
     event.arena_return.lease = lease->id;
     event.arena_return.count = 1;
     for (uint32_t i = 0; i < lease->max; i++) {
@@ -315,7 +361,8 @@ static void clients_resume(struct model *model)
         }
         if (client->id == 0 || client->detached)
             continue;
-        model_step(model, &event);
+        if (!model_steward(model, client))
+            model_step(model, &event);
         for (unsigned i = 0; i < MODEL_LEASES; i++) {
             if (client->leases[i].id != 0)
                 client_resume_lease(model, client, &client->leases[i]);
@@ -365,4 +412,6 @@ void model_crash(struct model *model)
     configure_again(model, before);
     (void) core_free(before);
     clients_resume(model);
+    if (model_chance(model, 2))
+        model_segments_lose(model);
 }

@@ -28,7 +28,8 @@ static void require_coverage(const struct model *model)
         model->reclaims == 0 || model->attached == 0 || model->shared == 0 ||
         model->outlived == 0 || model->own_reclaims == 0 || model->drains == 0 ||
         model->gangs == 0 || model->holds == 0 || model->stales == 0 || model->advices == 0 ||
-        model->cuts == 0 || model->crashes == 0)
+        model->cuts == 0 || model->crashes == 0 || model->kept == 0 || model->seals == 0 ||
+        model->demotions == 0 || model->restores == 0 || model->removals == 0 || model->lost == 0)
         model_fail(model, "a run this long met too little");
     for (unsigned i = 0; i < PRESSURE_LEVEL_MAX; i++) {
         if (model->level_seen[i] == 0)
@@ -51,7 +52,8 @@ static uint64_t run(uint64_t seed, uint64_t events, bool quiet)
             "seed %llu: %llu events, %llu steps, %llu grants, %llu refusals (%llu timed "
             "out), %llu creates failed, %llu leaks, %llu deaths, %llu fills, %llu returns, "
             "%llu wishes for memory, %llu attached, %llu gangs, %llu levels, %llu advices, "
-            "%llu crashes; hash %016llx\n",
+            "%llu crashes, %llu leases mapped on, %llu segments sealed, %llu demoted, %llu "
+            "restored, %llu removed, %llu lost; hash %016llx\n",
             (unsigned long long) seed, (unsigned long long) model.events,
             (unsigned long long) model.steps, (unsigned long long) model.grants,
             (unsigned long long) model.refusals, (unsigned long long) model.timeouts,
@@ -60,7 +62,10 @@ static uint64_t run(uint64_t seed, uint64_t events, bool quiet)
             (unsigned long long) model.returns, (unsigned long long) model.reclaims,
             (unsigned long long) model.attached, (unsigned long long) model.gangs,
             (unsigned long long) model.levels, (unsigned long long) model.advices,
-            (unsigned long long) model.crashes, (unsigned long long) model.hash);
+            (unsigned long long) model.crashes, (unsigned long long) model.kept,
+            (unsigned long long) model.seals, (unsigned long long) model.demotions,
+            (unsigned long long) model.restores, (unsigned long long) model.removals,
+            (unsigned long long) model.lost, (unsigned long long) model.hash);
     return model.hash;
 }
 

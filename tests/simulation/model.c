@@ -57,7 +57,7 @@ void model_drift(struct model *model)
         struct model_device *d = &model->devices[i];
 
         for (size_t k = 0; k < d->leak_count;) {
-            if (d->leaks[k].until_ns > model->now_ns && !model->calm) {
+            if ((d->leaks[k].until_ns > model->now_ns && !model->calm) || d->leaks[k].mapped != 0) {
                 k++;
                 continue;
             }
@@ -123,12 +123,12 @@ static void answer_release(
 
     chunk_event(&event, job);
     d->held -= job->chunk.bytes;
-    if (chunk->leaky && d->leak_count < MODEL_LEAKS && !model->calm) {
+    if ((chunk->leaky && !model->calm) || chunk->mapped != 0) {
         uint64_t time_ns = model_chance(model, 3) ? 10 * SEC : 30 * MS;
 
         d->leaked += job->chunk.bytes;
-        d->leaks[d->leak_count++] =
-            (struct model_leak){job->chunk.bytes, model->now_ns + model_below(model, time_ns)};
+        d->leaks[d->leak_count++] = (struct model_leak){
+            job->chunk.bytes, model->now_ns + model_below(model, time_ns), chunk->mapped};
         model->leaks++;
     }
     *chunk = (struct model_chunk){.tenant = -1};

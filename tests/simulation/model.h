@@ -19,15 +19,17 @@
 
 #define MODEL_DEVICES 3
 #define MODEL_TENANTS 6
-#define MODEL_CLIENTS 48
-#define MODEL_LEASES 6   /* of one client */
-#define MODEL_REQUESTS 6 /* of one client in flight */
-#define MODEL_JOBS 4096  /* of one device */
+#define MODEL_PROCESSES 48
+#define MODEL_CLIENTS (MODEL_PROCESSES + MODEL_TENANTS) /* behind them each tenant's steward */
+#define MODEL_LEASES 6                                  /* of one client */
+#define MODEL_REQUESTS 6                                /* of one client in flight */
+#define MODEL_JOBS 4096                                 /* of one device */
 #define MODEL_CHUNKS 16384
-#define MODEL_LEAKS 512
+#define MODEL_LEAKS 512 /* a device has no more chunks at a time, given back or not */
 
 struct model_leak {
     uint64_t bytes, until_ns;
+    uint64_t mapped; /* by clients, a bit each: as long as they live */
 };
 
 struct model_device {
@@ -48,10 +50,13 @@ struct model_chunk {
     uint64_t bytes;
     int tenant;            /* it was granted to; -1: to none yet */
     uint64_t holders;      /* clients that have it, a bit each */
-    bool forsaken;         /* one of them died with it, or the shell lost it: nobody gets it */
+    uint64_t mapped;       /* those that hold it no longer, and go on to map it */
+    bool forsaken;         /* one of them died with it or goes on to map it, or the shell lost it:
+                              nobody gets it */
+    bool segment;          /* it was granted for one: it is nobody's cache */
     bool leaky;            /* somebody keeps an fd: its bytes come back late */
     bool asked;            /* create or release is with the shell */
-    uint64_t granted_step; /* when somebody got it last */
+    uint64_t changed_step; /* when somebody got it last, or the shell lost it */
 };
 
 struct model_lease {
@@ -60,6 +65,7 @@ struct model_lease {
     uint32_t max;    /* indices of an arena, at most 64; 0: no arena */
     uint64_t filled; /* its indices whose chunks the client has, a bit each */
     bool open;       /* an arena: what is filled comes to this client, too */
+    bool segment;
 };
 
 struct model_request {
@@ -68,6 +74,7 @@ struct model_request {
     uint32_t device, max;
     uint32_t first, count; /* indices that are filled */
     bool attach, share;    /* to the arena of another client; what is there already */
+    bool segment;          /* a new one, or one that is attached to */
     uint32_t parts;        /* of a gang; 0: none */
     uint32_t devices[MODEL_DEVICES];
     uint32_t seen; /* parts that were granted: all in one step */
@@ -89,7 +96,8 @@ struct model_ledger {
     struct core_record tenants[MODEL_TENANTS + 2];
     struct core_record accounts[MODEL_DEVICES][MODEL_TENANTS + 3]; /* the last: nobody */
     struct core_record clients[MODEL_RECORDS], leases[MODEL_RECORDS];
-    struct core_record holders[MODEL_RECORDS * LIMIT_LEASE_HOLDERS], chunks[MODEL_CHUNKS];
+    struct core_record holders[MODEL_RECORDS * LIMIT_LEASE_HOLDERS], seats[MODEL_RECORDS];
+    struct core_record chunks[MODEL_CHUNKS];
 };
 
 /* What the shell was told last of a tenant's pressure on a device, by the core's index … */
@@ -111,6 +119,7 @@ struct model {
     uint64_t grants, refusals, timeouts, ooms, leaks, deaths, changes, orphaned_seen;
     uint64_t fills, returns, attached, shared, outlived, reclaims, own_reclaims, drains, gangs,
         holds, stales;
+    uint64_t kept, seals, demotions, restores, removals, lost; /* of segments but the first */
     uint64_t core_ns; /* the core's time: that of a clock which went back is the latest before */
     uint64_t levels, advices, level_seen[PRESSURE_LEVEL_MAX];
     struct model_shown shown[MODEL_SHOWN][MODEL_DEVICES];
@@ -139,6 +148,8 @@ uint64_t model_below(struct model *model, uint64_t bound);
 bool model_chance(struct model *model, uint64_t n);
 
 uint64_t model_bytes(struct model *model);
+uint64_t model_chunk_bytes(struct model *model);
+uint64_t model_wait(struct model *model);
 
 void model_init(struct model *model, uint64_t seed);
 uint64_t model_free(const struct model *model, unsigned device);
@@ -159,8 +170,11 @@ static inline uint64_t model_run(uint32_t first, uint32_t count)
 }
 
 /* Parts of random events that several kinds have in common. */
-uint64_t model_wait(struct model *model);
-uint64_t model_chunk_bytes(struct model *model);
+/* One that the core takes has its id, another none. */
+void model_client_add(
+    struct model *model, struct model_client *client, unsigned tenant, bool steward);
+/* Its process is dead. */
+void model_client_die(struct model *model, struct model_client *client);
 /* The client's next request, for a lease that it has or (0) `leases` new ones; its place is taken.
  * NULL when it has too many. */
 struct model_request *model_ask(struct model *model, struct model_client *client, core_id lease,
@@ -169,6 +183,16 @@ bool model_grows(const struct model_client *client, core_id lease);
 /* What the client lets go of at an index, before the step, which may hand it on. */
 void model_let_go(struct model *model, const struct model_client *client,
     const struct model_lease *lease, uint32_t index);
+/* The client gives a lease back, and goes on to map it if it is `held`. */
+void model_release(
+    struct model *model, struct model_client *client, struct model_lease *lease, bool held);
+/* A request of its own is withdrawn, or one that there isn't. */
+void model_cancel(struct model *model, struct model_client *client);
+/* What the client has of the lease it holds no longer, and goes on to map. */
+void model_keep(
+    struct model *model, const struct model_client *client, const struct model_lease *lease);
+/* It maps none of it any more. */
+void model_unmap(struct model *model, const struct model_client *client);
 /* An event that is answered at once. True when it was done. */
 bool model_sync(struct model *model, struct model_client *client, struct core_event *event);
 
@@ -177,6 +201,11 @@ static inline uint64_t model_bit(const struct model *model, const struct model_c
     return UINT64_C(1) << (client - model->clients);
 }
 static_assert(MODEL_CLIENTS <= 64, "a bit for each client");
+
+static inline bool model_steward(const struct model *model, const struct model_client *client)
+{
+    return client - model->clients >= MODEL_PROCESSES;
+}
 
 /* What the client knows of a lease; NULL when it holds no part of it. */
 struct model_lease *model_lease_of(struct model_client *client, core_id lease);
@@ -187,11 +216,21 @@ void model_gang_request(struct model *model, struct model_client *client);
 void model_arena_request(struct model *model, struct model_client *client);
 void model_arena_fill(struct model *model, struct model_client *client);
 void model_arena_return(struct model *model, struct model_client *client);
+/* Of a certain run, whether it makes sense or not. */
+void model_fill_run(struct model *model, struct model_client *client,
+    const struct model_lease *lease, uint32_t first, uint32_t count);
+void model_return_run(struct model *model, struct model_client *client, struct model_lease *lease,
+    uint32_t first, uint32_t count);
 /* What the core has of an arena is what was granted to its holders and not returned by all. */
 void model_arena_compare(struct model *model, core_id lease);
 /* A client attaches to an arena of another one, or is given what is there. */
 void model_arena_attach(struct model *model, struct model_client *client);
 void model_arena_share(struct model *model, struct model_client *client);
+/* To a certain one; NULL when it isn't allowed, or the client has too many. */
+struct model_lease *model_attach(
+    struct model *model, struct model_client *client, const struct model_lease *arena);
+void model_share_run(struct model *model, struct model_client *client, struct model_lease *lease,
+    uint32_t first, uint32_t count);
 /* What the shell does about wishes for memory: some chunks of arenas come back. */
 void model_arena_reclaim(struct model *model);
 void model_device_drain(struct model *model);
@@ -199,6 +238,21 @@ void model_device_drain(struct model *model);
 void model_device_fail(struct model *model);
 void model_device_hold(struct model *model);
 void model_device_stale(struct model *model);
+
+/* Random events of segments. */
+void model_segment_request(struct model *model, struct model_client *client);
+/* One that the client has becomes its tenant's steward's, too. */
+void model_segment_seal(struct model *model, struct model_client *client);
+/* Some steward empties a segment, fills it, lets go of it, or goes. */
+void model_steward_event(struct model *model);
+/* The shell can't go on with any: stewards let go of them, and readers, which go on to map them. */
+void model_segments_lose(struct model *model);
+
+/* Random changes of the configuration: of all tenants, of one. */
+void model_configure(struct model *model);
+void model_tenant_set(struct model *model);
+/* From here on a tenant may be above its limit, if a change was taken. */
+void model_lowered(struct model *model);
 
 void model_ladder(struct model *model, struct ladder *ladder);
 void model_restore_wait(struct model *model, struct model_client *client);

@@ -48,24 +48,21 @@ static bool configured(const struct model *model, int tenant)
            core_tenant_get(model->core, index, &view) && view.configured;
 }
 
-void model_arena_attach(struct model *model, struct model_client *client)
+struct model_lease *model_attach(
+    struct model *model, struct model_client *client, const struct model_lease *arena)
 {
-    struct core_event event = {.type = CORE_EVENT_LEASE_ATTACH};
-    struct model_lease *arena = random_victim(model, client->tenant), *mine;
-    struct model_request *request;
-    bool allowed, before;
+    struct core_event event = {.type = CORE_EVENT_LEASE_ATTACH, .lease_attach.lease = arena->id};
+    bool before = model_lease_of(client, arena->id) != NULL;
+    bool allowed = arena->max > 0 && tenant_of(model, arena->id, client->tenant) && !before &&
+                   (arena->segment || holders_count(model, arena->id) < LIMIT_LEASE_HOLDERS) &&
+                   configured(model, client->tenant);
+    struct model_request *request = model_ask(model, client, 0, 1, 0, &event);
+    struct model_lease *mine;
 
-    if (!arena || client->detached)
-        return;
-    event.lease_attach.lease = arena->id;
-    before = model_lease_of(client, arena->id) != NULL;
-    allowed = arena->max > 0 && tenant_of(model, arena->id, client->tenant) && !before &&
-              holders_count(model, arena->id) < LIMIT_LEASE_HOLDERS &&
-              configured(model, client->tenant);
-    request = model_ask(model, client, 0, 1, 0, &event);
     if (!request)
-        return;
+        return NULL;
     request->attach = true;
+    request->segment = arena->segment;
     request->device = arena->device;
     request->max = arena->max;
     model_step(model, &event);
@@ -76,16 +73,26 @@ void model_arena_attach(struct model *model, struct model_client *client)
         model_fail(model, "a client attached to what it may not, or the other way round");
     model->attached += allowed;
     model_arena_compare(model, event.lease_attach.lease);
+    return allowed ? mine : NULL;
+}
+
+void model_arena_attach(struct model *model, struct model_client *client)
+{
+    const struct model_lease *arena = random_victim(model, client->tenant);
+    struct model_lease *mine;
+
+    if (!arena || client->detached)
+        return;
+    mine = model_attach(model, client, arena);
+    /* A segment's reader mostly reads all of it. */
+    if (mine && mine->segment && !model_chance(model, 8))
+        model_share_run(model, client, mine, 0, mine->max);
 }
 
 void model_arena_share(struct model *model, struct model_client *client)
 {
-    struct core_event event = {.type = CORE_EVENT_ARENA_SHARE};
     unsigned start = (unsigned) model_below(model, MODEL_LEASES);
     struct model_lease *lease = NULL;
-    struct model_request *request;
-    uint32_t chunk, generation;
-    bool sensible = true;
 
     for (unsigned i = 0; i < MODEL_LEASES && !lease; i++) {
         struct model_lease *at = &client->leases[(start + i) % MODEL_LEASES];
@@ -93,27 +100,39 @@ void model_arena_share(struct model *model, struct model_client *client)
         if (at->id != 0 && at->max > 0 && (!at->open || model_chance(model, 3)))
             lease = at;
     }
-    request = lease ? model_ask(model, client, lease->id, 0, 0, &event) : NULL;
+    if (!lease || client->detached)
+        return;
+    if (lease->segment && model_chance(model, 2))
+        model_share_run(model, client, lease, 0, lease->max);
+    else
+        model_share_run(model, client, lease, (uint32_t) model_below(model, lease->max + 1),
+            (uint32_t) model_below(model, 4));
+}
+
+void model_share_run(struct model *model, struct model_client *client, struct model_lease *lease,
+    uint32_t first, uint32_t count)
+{
+    struct core_event event = {.type = CORE_EVENT_ARENA_SHARE};
+    struct model_request *request = model_ask(model, client, lease->id, 0, 0, &event);
+    bool sensible = count <= lease->max - first;
+    uint32_t chunk, generation;
+
     if (!request)
         return;
     request->share = true;
     request->device = MODEL_DEVICES; /* also where one is drained: no memory is taken */
-    request->first = (uint32_t) model_below(model, lease->max + 1);
-    request->count = (uint32_t) model_below(model, 4);
+    request->first = event.arena_share.first = first;
+    request->count = event.arena_share.count = count;
     event.arena_share.lease = lease->id;
-    event.arena_share.first = request->first;
-    event.arena_share.count = request->count;
-    sensible = request->count <= lease->max - request->first;
-    for (uint32_t i = 0; sensible && i < request->count; i++)
-        sensible =
-            (lease->filled >> (request->first + i) & 1) == 0 &&
-            core_lease_chunk(model->core, lease->id, request->first + i, &chunk, &generation);
+    for (uint32_t i = first; sensible && i < first + count; i++)
+        sensible = (lease->filled >> i & 1) == 0 &&
+                   core_lease_chunk(model->core, lease->id, i, &chunk, &generation);
     lease->open = lease->open || sensible;
     model_step(model, &event);
     if (request->id != 0)
         model_fail(model, "a share was not answered at once");
-    for (uint32_t i = 0; i < event.arena_share.count && sensible; i++) {
-        if (!core_holder_has(model->core, lease->id, client->id, event.arena_share.first + i))
+    for (uint32_t i = first; sensible && i < first + count; i++) {
+        if (!core_holder_has(model->core, lease->id, client->id, i))
             model_fail(model, "what is there was not shared");
     }
     model_arena_compare(model, event.arena_share.lease);

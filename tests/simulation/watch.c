@@ -41,27 +41,30 @@ struct model_lease *model_lease_of(struct model_client *client, core_id id)
 }
 
 /* `more`: to another holder of what is held already. */
-static void watch_granted_chunk(
-    struct model *model, struct model_client *client, core_id lease, uint32_t index, bool more)
+static void watch_granted_chunk(struct model *model, struct model_client *client,
+    const struct model_lease *lease, uint32_t index, bool more)
 {
     uint32_t number, generation;
     struct model_chunk *chunk;
 
-    if (!core_lease_chunk(model->core, lease, index, &number, &generation))
+    if (!core_lease_chunk(model->core, lease->id, index, &number, &generation))
         model_fail(model, "a granted chunk is not there");
     chunk = &model->chunks[number];
     if (!chunk->created || chunk->generation != generation)
         model_fail(model, "chunk %u is granted before it is made", number);
     if ((chunk->holders != 0) != more || (chunk->holders & model_bit(model, client)) != 0)
         model_fail(model, "chunk %u is granted twice", number);
-    if (chunk->forsaken && !more)
-        model_fail(model, "chunk %u is granted though a process died with it", number);
+    if ((chunk->forsaken || chunk->mapped != 0) && !more)
+        model_fail(model, "chunk %u is granted though a process may map it", number);
+    if (chunk->segment && !more)
+        model_fail(model, "chunk %u of a segment is granted again", number);
     if (chunk->tenant >= 0 && chunk->tenant != client->tenant)
         model_fail(model, "chunk %u goes from one tenant to another", number);
     chunk->tenant = client->tenant;
     chunk->holders |= model_bit(model, client);
-    chunk->granted_step = model->steps;
-    if (!core_holder_has(model->core, lease, client->id, index))
+    chunk->changed_step = model->steps;
+    chunk->segment = lease->segment;
+    if (!core_holder_has(model->core, lease->id, client->id, index))
         model_fail(model, "chunk %u was granted to a client that hasn't got it", number);
     chunk->leaky = !model->calm && model_chance(model, 40);
 }
@@ -80,7 +83,7 @@ static void watch_others(
             continue;
         lease->filled |= model_run(action->grant.first, action->grant.count);
         for (uint32_t k = 0; k < action->grant.count; k++)
-            watch_granted_chunk(model, client, lease->id, action->grant.first + k, true);
+            watch_granted_chunk(model, client, lease, action->grant.first + k, true);
         model->shared++;
     }
 }
@@ -104,6 +107,7 @@ static void watch_place(struct model *model, const struct model_request *request
         return;
     run = model_run(first, count);
     model->fills += !request->share;
+    model->restores += lease->segment && !request->share && request->lease != 0;
     if ((lease->filled & run) != 0)
         model_fail(model, "an index of an arena is filled twice");
     lease->filled |= run;
@@ -140,6 +144,19 @@ static bool device_closed(const struct model_device *device)
     return device->draining || device->failed;
 }
 
+/* All of it at once; its size is the core's word. */
+static void watch_segment(
+    struct model *model, struct model_request *request, const struct core_action *action)
+{
+    struct core_lease_view view = {0};
+
+    if (!core_lease_get(model->core, action->grant.lease, &view) ||
+        view.kind != CORE_LEASE_SEGMENT || view.max_chunks == 0 || view.max_chunks > 64 ||
+        view.chunks != view.max_chunks)
+        model_fail(model, "a segment is not granted whole");
+    request->max = request->count = view.max_chunks;
+}
+
 static void watch_grant(struct model *model, const struct core_action *action)
 {
     struct model_client *client = client_of(model, action->client);
@@ -159,14 +176,17 @@ static void watch_grant(struct model *model, const struct core_action *action)
     if (request->device < MODEL_DEVICES && device_closed(&model->devices[request->device]) &&
         !request->attach)
         model_fail(model, "a grant on a device that is drained, or failed");
+    if (request->segment && !request->attach)
+        watch_segment(model, request, action);
     if (lease->id == 0)
         *lease = (struct model_lease){.id = action->grant.lease,
             .device = request->device,
             .max = request->max,
-            .open = !request->attach};
+            .open = !request->attach,
+            .segment = request->segment};
     watch_place(model, request, lease, action);
     for (uint32_t i = 0; i < action->grant.count; i++)
-        watch_granted_chunk(model, client, lease->id, action->grant.first + i, request->share);
+        watch_granted_chunk(model, client, lease, action->grant.first + i, request->share);
     if (action->grant.count > 0 && lease->max > 0 && !request->share)
         watch_others(model, client, action);
     if (request->seen < request->parts)
