@@ -65,13 +65,6 @@ static size_t chunk_pages(
     return count;
 }
 
-static void hints_copy(const struct arena_table *table, uint32_t from, uint32_t to)
-{
-    const struct arena_table_page *old = &table->pages[from];
-
-    (void) arena_page_set_hint(table, to, old);
-}
-
 /* Allocates room for `n` pages in the fullest of `targets` (ordered by use); all or nothing. */
 static bool room_take(
     struct gmb_arena *arena, struct candidate *targets, uint32_t count, size_t n, uint32_t *ret)
@@ -103,8 +96,8 @@ static uint64_t room_count(const struct candidate *targets, uint32_t count)
     return room;
 }
 
-static int compact(struct gmb_arena *arena, struct candidate *candidates, uint32_t top, size_t max,
-    uint32_t *ret_old, uint32_t *ret_new)
+static size_t compact(struct gmb_arena *arena, struct candidate *candidates, uint32_t top,
+    size_t max, uint32_t *ret_old, uint32_t *ret_new)
 {
     const struct arena_table *table = &arena->pool.table;
     uint32_t count = candidates_list(arena, top, candidates);
@@ -120,10 +113,27 @@ static int compact(struct gmb_arena *arena, struct candidate *candidates, uint32
         if (pages == 0 || !room_take(arena, targets, count - i - 1, pages, ret_new + moves))
             continue;
         for (size_t j = 0; j < pages; j++)
-            hints_copy(table, ret_old[moves + j], ret_new[moves + j]);
+            arena_page_copy_hint(table, ret_old[moves + j], ret_new[moves + j]);
         moves += pages;
     }
-    return (int) moves;
+    return moves;
+}
+
+/* What continued a page continues what that becomes, wherever it lies, and moved itself or not. */
+static void links_move(const struct gmb_arena *arena, uint32_t *next, uint32_t top, size_t moves,
+    const uint32_t *old, const uint32_t *new)
+{
+    const struct arena_table *table = &arena->pool.table;
+    uint32_t pages = top * table->layout.pages_per_chunk;
+
+    for (size_t i = 0; i < moves; i++)
+        next[old[i]] = new[i] + 1;
+    for (uint32_t page = 0; page < pages; page++) {
+        uint32_t parent;
+
+        if (arena_page_parent(table, page, &parent) && parent < pages && next[parent] > 0)
+            arena_page_replace_parent(table, page, parent, next[parent] - 1);
+    }
 }
 
 _public_ int gmb_arena_compact(gmb_arena *arena, size_t max, uint32_t *ret_old, uint32_t *ret_new)
@@ -131,16 +141,22 @@ _public_ int gmb_arena_compact(gmb_arena *arena, size_t max, uint32_t *ret_old, 
     struct outcome outcome = OUTCOME_OK;
     uint32_t top = arena_pool_top(&arena->pool);
     struct candidate *candidates;
+    uint32_t *next; /* what a page becomes + 1 */
     int r = fork_guard_check(arena->lease.session, &outcome);
 
     if (r < 0)
         return outcome_publish(&outcome);
     candidates = calloc(MAX(top, 1U), sizeof(*candidates));
-    if (candidates == NULL) {
+    next = calloc(
+        MAX((size_t) top * arena->pool.table.layout.pages_per_chunk, (size_t) 1), sizeof(*next));
+    if (candidates != NULL && next != NULL) {
+        r = (int) compact(arena, candidates, top, MIN(max, (size_t) INT32_MAX), ret_old, ret_new);
+        links_move(arena, next, r > 0 ? top : 0, (size_t) r, ret_old, ret_new);
+    } else {
         (void) outcome_set(&outcome, GMB_E_INTERNAL, "no host memory for a plan");
-        return outcome_publish(&outcome);
+        r = outcome_publish(&outcome);
     }
-    r = compact(arena, candidates, top, MIN(max, (size_t) INT32_MAX), ret_old, ret_new);
     free(candidates);
+    free(next);
     return r;
 }

@@ -42,8 +42,16 @@ enum arena_op arena_pages_ready(const struct arena_table *table, size_t n, const
 enum arena_op arena_page_set_hint(
     const struct arena_table *table, uint32_t page, const struct arena_table_page *hint);
 
+/* Both exist, and `to` is the caller's alone. */
+void arena_page_copy_hint(const struct arena_table *table, uint32_t from, uint32_t to);
+
 /* The page continues `parent`, as that is now; both exist. */
 void arena_page_set_parent(const struct arena_table *table, uint32_t page, uint32_t parent);
+/* The page that one which exists continues; false when it isn't known, or another one by now. */
+bool arena_page_parent(const struct arena_table *table, uint32_t page, uint32_t *ret_parent);
+/* The page continues `next`, as that is now, unless it continues another than `parent` by now. */
+void arena_page_replace_parent(
+    const struct arena_table *table, uint32_t page, uint32_t parent, uint32_t next);
 /* Whether the page is allocated, and referenced or also pinned by this process. */
 bool arena_page_held(const struct arena_table *table, uint32_t page, bool pinned);
 /* Whether an allocated page has to be asked for: it is EVICTED, or not mapped in this process. */

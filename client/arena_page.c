@@ -371,6 +371,46 @@ void arena_page_set_parent(const struct arena_table *table, uint32_t page, uint3
     (void) __atomic_fetch_or(&table->pages[page].flags, ARENA_PAGE_LINKED, __ATOMIC_RELEASE);
 }
 
+bool arena_page_parent(const struct arena_table *table, uint32_t page, uint32_t *ret_parent)
+{
+    const struct arena_table_page *at = &table->pages[page];
+    uint32_t parent = __atomic_load_n(&at->parent, __ATOMIC_RELAXED);
+
+    if ((__atomic_load_n(&at->flags, __ATOMIC_ACQUIRE) & ARENA_PAGE_LINKED) == 0 ||
+        !page_exists(table, parent) ||
+        __atomic_load_n(&at->parent_generation, __ATOMIC_RELAXED) !=
+            arena_word_generation(word_load(&table->pages[parent])))
+        return false;
+    *ret_parent = parent;
+    return true;
+}
+
+void arena_page_replace_parent(
+    const struct arena_table *table, uint32_t page, uint32_t parent, uint32_t next)
+{
+    struct arena_table_page *at = &table->pages[page];
+
+    if (__atomic_compare_exchange_n(
+            &at->parent, &parent, next, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        __atomic_store_n(&at->parent_generation,
+            arena_word_generation(word_load(&table->pages[next])), __ATOMIC_RELEASE);
+}
+
+/* The link as it is, with the generation that was meant: what it names may be gone. */
+void arena_page_copy_hint(const struct arena_table *table, uint32_t from, uint32_t to)
+{
+    const struct arena_table_page *old = &table->pages[from];
+    struct arena_table_page *page = &table->pages[to];
+    uint32_t flags = __atomic_load_n(&old->flags, __ATOMIC_ACQUIRE);
+
+    __atomic_store_n(&page->position, old->position, __ATOMIC_RELAXED);
+    __atomic_store_n(&page->tokens, old->tokens, __ATOMIC_RELAXED);
+    __atomic_store_n(&page->prefix, old->prefix, __ATOMIC_RELAXED);
+    __atomic_store_n(&page->parent, old->parent, __ATOMIC_RELAXED);
+    __atomic_store_n(&page->parent_generation, old->parent_generation, __ATOMIC_RELAXED);
+    __atomic_store_n(&page->flags, flags, __ATOMIC_RELEASE);
+}
+
 enum arena_op arena_page_set_hint(
     const struct arena_table *table, uint32_t number, const struct arena_table_page *hint)
 {

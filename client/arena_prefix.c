@@ -283,21 +283,6 @@ static bool page_unused(uint64_t word)
            arena_word_refs(word) == 1u << ARENA_HOLDER_INDEX;
 }
 
-/* The page that a published one continues, if that still is the page that it was. */
-static bool parent_find(const struct arena_table *table, uint32_t page, uint32_t *ret)
-{
-    const struct arena_table_page *at = &table->pages[page];
-    uint32_t parent = __atomic_load_n(&at->parent, __ATOMIC_RELAXED);
-
-    if ((__atomic_load_n(&at->flags, __ATOMIC_ACQUIRE) & ARENA_PAGE_LINKED) == 0 ||
-        parent >= table->page_count ||
-        __atomic_load_n(&at->parent_generation, __ATOMIC_RELAXED) !=
-            arena_word_generation(word_load(table, parent)))
-        return false;
-    *ret = parent;
-    return true;
-}
-
 /* Pages that could go, and how many published ones continue each page. */
 static size_t candidates_list(
     const struct arena_table *table, struct candidate *list, uint32_t *children)
@@ -310,7 +295,7 @@ static size_t candidates_list(
 
         if ((word & INDEX_REF) == 0)
             continue;
-        if (parent_find(table, page, &parent))
+        if (arena_page_parent(table, page, &parent))
             children[parent]++;
         if (page_unused(word))
             list[count++] = (struct candidate){
@@ -347,7 +332,7 @@ static int candidates_free(const struct arena_table *table, struct candidate *li
     qsort(list, count, sizeof(*list), by_age);
     for (size_t i = 0; i < count && freed < n; i++) {
         uint32_t parent;
-        bool linked = parent_find(table, list[i].page, &parent);
+        bool linked = arena_page_parent(table, list[i].page, &parent);
 
         if (children[list[i].page] > 0 || !candidate_free(table, &list[i]))
             continue;

@@ -359,7 +359,8 @@ int gmb_page_set_hint(gmb_arena *arena, uint32_t page, const struct gmb_page_hin
 /* Moves that would empty chunks, for an engine that can change its block tables at a safe point of
  * its choosing: copy the bytes of old[i] to new[i], which is allocated for it, then unref old[i].
  * Returns the number of moves (at most `max`), or an error. Only unpinned pages with one reference
- * move. Pin both while copying. One thread at a time. */
+ * move. Pin both while copying. new[i] has the hint of old[i], and what continued old[i] continues
+ * new[i] from now on, whether that moves or not: no hint is set meanwhile. One thread at a time. */
 int gmb_arena_compact(gmb_arena *arena, size_t max, uint32_t *ret_old, uint32_t *ret_new);
 
 /*

@@ -2,6 +2,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 
+#include "client/arena_ops.h"
 #include "tests/client/arena_script.h"
 
 static uint64_t word_of(uint32_t page)
@@ -415,6 +416,59 @@ START_TEST(compaction_empties_the_emptiest_chunks)
 }
 END_TEST
 
+static void hint_set(gmb_arena *arena, uint32_t page, uint32_t parent, uint32_t position)
+{
+    const struct gmb_page_hint hint = {
+        .parent = parent, .position = position, .tokens = 16, .recomputable = 1};
+
+    ck_assert_int_eq(gmb_page_set_hint(arena, page, &hint), 0);
+}
+
+/* UINT32_MAX when it continues nothing that is there. */
+static uint32_t parent_of(uint32_t page)
+{
+    uint32_t parent;
+
+    return arena_page_parent(&shared.table, page, &parent) ? parent : UINT32_MAX;
+}
+
+START_TEST(what_continues_a_page_continues_it_when_it_has_moved)
+{
+    uint32_t pages[16], given[] = {0, 1, 5, 6, 7, 8, 13, 14, 15}, old[8], new[8];
+    gmb_arena *arena = arena_begin(16, pages);
+
+    /* Used: 2 and 3 of chunk 0, 4 of chunk 1, 9 to 11 of chunk 2, 12 of chunk 3. */
+    hint_set(arena, 4, 8, 5); /* which is gone before it moves, and another page then */
+    hint_set(arena, 3, 2, 1);
+    hint_set(arena, 9, 3, 2);
+    hint_set(arena, 10, 9, 3);
+    hint_set(arena, 11, 12, 7);
+    ck_assert_int_eq(gmb_page_unref(arena, 9, given), 0);
+    ck_assert_int_eq(gmb_arena_compact(arena, 1, old, new), 1);
+    ck_assert_uint_eq(old[0], 12);
+    ck_assert_uint_eq(new[0], 8);
+    ck_assert_uint_eq(parent_of(11), 8);
+    ck_assert_uint_eq(parent_of(4), UINT32_MAX);
+    ck_assert_int_eq(gmb_page_unref(arena, 1, old), 0);
+    ck_assert_int_eq(gmb_arena_compact(arena, 8, old, new), 1);
+    ck_assert_uint_eq(old[0], 4);
+    ck_assert_uint_eq(new[0], 0);
+    ck_assert_uint_eq(parent_of(0), UINT32_MAX);
+    ck_assert_int_eq(gmb_page_unref(arena, 1, old), 0);
+    /* One that moves with what it continues. */
+    ck_assert_int_eq(gmb_page_unref(arena, 2, (uint32_t[]){8, 11}), 0);
+    ck_assert_int_eq(gmb_arena_compact(arena, 8, old, new), 0);
+    ck_assert_int_eq(gmb_page_unref(arena, 1, (uint32_t[]){0}), 0);
+    ck_assert_int_eq(gmb_arena_compact(arena, 8, old, new), 2);
+    ck_assert_uint_eq(old[0], 9);
+    ck_assert_uint_eq(old[1], 10);
+    ck_assert_uint_eq(parent_of(new[0]), 3);
+    ck_assert_uint_eq(parent_of(new[1]), new[0]);
+    ck_assert_uint_eq(shared.table.pages[new[1]].position, 3);
+    arena_finish();
+}
+END_TEST
+
 START_TEST(pages_that_are_pinned_or_shared_do_not_move)
 {
     uint32_t pages[8], given[] = {1, 2, 3, 5}, old[8], new[8];
@@ -457,6 +511,7 @@ int main(void)
     tcase_add_test(tcase, misuse_is_told_and_changes_nothing);
     tcase_add_test(tcase, frees_and_unpins_wait_for_their_stream);
     tcase_add_test(tcase, compaction_empties_the_emptiest_chunks);
+    tcase_add_test(tcase, what_continues_a_page_continues_it_when_it_has_moved);
     tcase_add_test(tcase, pages_that_are_pinned_or_shared_do_not_move);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);

@@ -155,6 +155,41 @@ START_TEST(a_pinned_page_keeps_all_that_it_continues_and_nothing_else)
 }
 END_TEST
 
+/* Every other page goes; what is left moves into half of the chunks. */
+static void pages_compact(void)
+{
+    static uint32_t old[PAGES_MAX], new[PAGES_MAX], kept;
+    int moves;
+
+    kept = 0;
+    for (uint32_t i = 0; i < pages.count; i += 2) {
+        pages.pages[kept++] = pages.pages[i];
+        ck_assert_int_eq(gmb_page_unref(pages.arena, 1, &pages.pages[i + 1]), 0);
+    }
+    pages.count = kept;
+    for (uint32_t i = 0; i < pages.count; i++)
+        parents[i] = i > 0 ? i - 1 : UINT32_MAX;
+    hints_set();
+    moves = gmb_arena_compact(pages.arena, PAGES_MAX, old, new);
+    ck_assert_int_eq(moves, (int) kept / 2);
+    for (int i = 0; i < moves; i++) {
+        for (uint32_t k = 0; k < pages.count; k++)
+            pages.pages[k] = pages.pages[k] == old[i] ? new[i] : pages.pages[k];
+    }
+    ck_assert_int_eq(gmb_page_unref(pages.arena, (size_t) moves, old), 0);
+}
+
+START_TEST(a_chain_whose_pages_were_moved_goes_from_its_end)
+{
+    chains_open(BROKER("0"), 8, false);
+    pages_compact();
+    evict_to(MIB(4));
+    ck_assert_uint_ge(count_lost(0, pages.count), 2 * PER_CHUNK);
+    pages_close(&pages);
+    harness_stop(&harness);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("drop_order");
@@ -163,6 +198,7 @@ int main(void)
     tcase_add_loop_test(tcase, without_a_tier_chains_through_every_chunk_go_from_their_ends, 0, 2);
     tcase_add_loop_test(tcase, a_full_tier_keeps_the_beginnings_of_chains, 0, 2);
     tcase_add_test(tcase, a_pinned_page_keeps_all_that_it_continues_and_nothing_else);
+    tcase_add_test(tcase, a_chain_whose_pages_were_moved_goes_from_its_end);
     suite_add_tcase(suite, tcase);
     return unit_run_suite(suite);
 }
