@@ -72,6 +72,12 @@ class Broker:
         subprocess.run([GMBCTL, '--socket', self.control, 'set', *arguments], check=True,
                        stdout=subprocess.DEVNULL, timeout=DEADLINE_S)
 
+    def evicted(self):
+        """Bytes of each tenant's pages in the host tier."""
+        said = subprocess.run([GMBCTL, '--socket', self.control, 'metrics'], check=True, text=True,
+                              stdout=subprocess.PIPE, timeout=DEADLINE_S).stdout
+        return re.findall(r'^gmbd_tenant_evicted_bytes.*', said, re.MULTILINE)
+
     def children(self):
         """Pids of a broker's movers, or of what a keeper has: its broker, and orphaned movers."""
         path = f'/proc/{self.process.pid}/task/{self.process.pid}/children'
@@ -147,20 +153,26 @@ def test_tokens_are_the_same_when_who_has_priority_takes_memory():
     assert counts['evictions'] > 0 and counts['lost'] == 0, counts
 
 
+KILLS = 12
+
+
 def test_tokens_are_the_same_while_movers_are_killed():
-    """Each as soon as it is seen, the first one once it has begun."""
-    killed = set()
+    """Each second one as soon as it is seen, before it is ready or in the middle of its work; the
+    others once they have moved something, since else nothing would ever be moved."""
+    killed, before = set(), {}
 
     with broker() as running:
         def disturb(low):
-            for pid in running.children():
-                if 'is ready' in running.said() and pid not in killed:
+            for pid in set(running.children()) - killed if len(killed) < KILLS else ():
+                if pid not in before:
+                    before[pid] = running.evicted()
+                if len(killed) % 2 == 1 or running.evicted() != before[pid]:
                     killed.add(pid)
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGKILL)
 
         counts = play(running, disturb)
-    assert len(killed) > 3, killed
+    assert len(killed) == KILLS, killed
     assert counts['restores'] > 0 and counts['lost'] == 0, counts
 
 
