@@ -247,7 +247,8 @@ int mover_control_new(struct event_base *base, const struct clock *clock, struct
     list_init(&control->flight);
     list_init(&control->done);
     control->timer = evtimer_new(base, on_time, control);
-    if (control->timer == NULL) {
+    if (control->timer == NULL || ahead_init(control) < 0) {
+        event_drop(&control->timer);
         free(control);
         return -ENOMEM;
     }
@@ -267,6 +268,7 @@ struct mover_control *mover_control_free(struct mover_control *control)
     mover_holdings_clear(&control->holdings, &control->gone);
     dispatch_cancel(control);
     owners_tell(control);
+    ahead_clear(control);
     free(control);
     return NULL;
 }

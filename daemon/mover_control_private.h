@@ -1,6 +1,7 @@
 /*
  * Inside of the mover's control: what its files share. mover_control.c has the interface and the
- * loop's events, mover_life.c the process, mover_dispatch.c jobs and answers.
+ * loop's events, mover_life.c the process, mover_dispatch.c jobs and answers,
+ * mover_ahead.c what is done before it is asked for.
  *
  * Every callback of the loop ends in control_settle(), which alone calls the owner's handler,
  * starts movers and sends.
@@ -16,6 +17,12 @@ struct event;
 
 /* Jobs on their way at once: two for each lane of the mover. */
 #define FLIGHT_JOBS 6
+
+/* Slabs of the tier that are made ready before a job needs them. */
+struct mover_ahead {
+    uint64_t *locked;  /* a bit for each slab of memory: the mover has it, or is about to */
+    unsigned failures; /* of PREPAREs in a row, by whatever mover */
+};
 
 struct mover_control {
     struct event_base *base;
@@ -35,6 +42,7 @@ struct mover_control {
     struct list urgent, normal; /* struct mover_record: to be sent */
     struct list suspects;       /* to be sent again, alone */
     struct list flight, done;
+    struct mover_ahead ahead;
     size_t queued, in_flight; /* queued: in the first three */
     uint64_t flight_bytes;
     uint64_t last_id;
@@ -85,6 +93,20 @@ uint64_t life_memory_wanted(const struct mover_control *control);
 void life_ready(struct mover_control *control, uint64_t context_bytes);
 /* Acts on whatever deadline has passed; when to be called again. */
 uint64_t life_tick(struct mover_control *control);
+
+/* ---- mover_ahead.c ---- */
+
+/* -ENOMEM. */
+int ahead_init(struct mover_control *control) _must_check_;
+void ahead_clear(struct mover_control *control);
+/* Another mover: it has nothing yet. */
+void ahead_forget(struct mover_control *control);
+/* The mover is sent the job: it will have the slabs that this one names. */
+void ahead_note(struct mover_control *control, const struct mover_record *record);
+/* A PREPARE to be sent now; NULL: none. */
+struct mover_record *ahead_next(struct mover_control *control);
+/* One failed, or its mover died. */
+void ahead_failed(struct mover_control *control, const char *text);
 
 /* ---- mover_dispatch.c ---- */
 

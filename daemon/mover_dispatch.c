@@ -69,7 +69,9 @@ void dispatch_recall(struct mover_control *control)
     list_for_each_safe(record, &control->flight, struct mover_record, link)
     {
         flight_take(control, record);
-        if (record->forget) {
+        if (record->prepare)
+            ahead_failed(control, control->last_text);
+        if (mover_record_own(record)) {
             mover_record_free(record);
             continue;
         }
@@ -97,7 +99,7 @@ void dispatch_cancel(struct mover_control *control)
     list_for_each_safe(record, &control->flight, struct mover_record, link)
     {
         flight_take(control, record);
-        if (record->forget)
+        if (mover_record_own(record))
             mover_record_free(record);
         else
             control_finish(control, record, -ECANCELED);
@@ -161,9 +163,10 @@ static void record_send(struct mover_control *control, struct mover_record *reco
 {
     _cleanup_fdset_ struct fdset fds = FDSET_EMPTY;
     bool with_fd[MOVER_JOB_CHUNKS] = {false};
-    int r = record->forget ? 0 : fds_collect(control, record, with_fd, &fds);
+    bool own = mover_record_own(record);
+    int r = own ? 0 : fds_collect(control, record, with_fd, &fds);
 
-    if (r == 0 && !record->forget)
+    if (r == 0 && !own)
         r = holdings_add(control, record);
     if (export_transient(r) && ++record->export_tries < EXPORT_TRIES) {
         mover_record_set_text(record, strerror(-r));
@@ -182,6 +185,7 @@ static void record_send(struct mover_control *control, struct mover_record *reco
     control->flight_bytes += mover_record_bytes(record);
     if (control->in_flight == 1)
         dispatch_progress(control);
+    ahead_note(control, record);
     r = mover_record_send(record, control->conn, with_fd, &fds);
     if (r < 0)
         life_fail(control, connection_error(r));
@@ -238,6 +242,9 @@ void dispatch_send(struct mover_control *control)
         queue_take(control, record);
         record_send(control, record);
     }
+    record = ahead_next(control);
+    if (record != NULL)
+        record_send(control, record);
 }
 
 /* ------------------------------------------------------------------ answers */
@@ -298,7 +305,7 @@ static void stats_count(struct mover_control *control, const struct mover_record
 /* The mover lost some chunk of the job, as it may: send their fds again, once. */
 static int chunks_resend(struct mover_control *control, struct mover_record *record)
 {
-    if (record->all_fds || record->forget)
+    if (record->all_fds || mover_record_own(record))
         return -EBADMSG;
     record->all_fds = true;
     flight_take(control, record);
@@ -317,8 +324,11 @@ static int job_succeeded(
     control->failures = 0;
     control->last_text[0] = '\0';
     flight_take(control, record);
-    if (record->forget) {
+    if (record->forget)
         forget_done(control, record);
+    if (record->prepare)
+        control->ahead.failures = 0;
+    if (mover_record_own(record)) {
         mover_record_free(record);
         return 0;
     }
@@ -334,6 +344,12 @@ static int job_failed(
 
     if (record->forget)
         return -EBADMSG;
+    if (record->prepare) {
+        flight_take(control, record);
+        ahead_failed(control, done->text);
+        mover_record_free(record);
+        return 0;
+    }
     log_warning("the mover cannot do a job: %s", done->text);
     (void) snprintf(control->last_text, sizeof(control->last_text), "%s", done->text);
     flight_take(control, record);
@@ -348,7 +364,7 @@ static int job_failed(
 static int job_refused(struct mover_control *control, struct mover_record *record,
     const Gmb__MoverDone *done, int error)
 {
-    if (record->forget)
+    if (mover_record_own(record))
         return -EBADMSG;
     flight_take(control, record);
     mover_record_set_text(record, done->text);

@@ -91,6 +91,7 @@ static int process_start(struct mover_control *control)
         return r;
     control->stats.starts++;
     control->dismissed = control->dismissed && control->queued == 0;
+    ahead_forget(control);
     control->state = MOVER_STATE_STARTING;
     control->deadline_ns = add_saturate(control_now(control), control->options.hello_ns);
     r = conn_new_consume(socket, &control->conn);

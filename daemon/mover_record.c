@@ -123,6 +123,23 @@ int mover_record_new_forget(size_t count, struct mover_record **ret)
     return r;
 }
 
+int mover_record_new_prepare(uint64_t slab_offset, struct mover_record **ret)
+{
+    const struct mover_job job = {0};
+    int r = record_make(&job, ret);
+
+    if (r == 0) {
+        (*ret)->prepare = true;
+        (*ret)->slab_offset = slab_offset;
+    }
+    return r;
+}
+
+bool mover_record_own(const struct mover_record *record)
+{
+    return record->forget || record->prepare;
+}
+
 struct mover_record *mover_record_free(struct mover_record *record)
 {
     free(record);
@@ -133,7 +150,7 @@ uint64_t mover_record_bytes(const struct mover_record *record)
 {
     uint64_t bytes = 0;
 
-    if (record->forget)
+    if (mover_record_own(record))
         return 0;
     if (record->job.kind != MOVER_SCRUB)
         return record->job.copy_count * record->job.page_bytes;
@@ -161,6 +178,8 @@ static Gmb__MoverJobKind record_kind(const struct mover_record *record)
     };
     _Static_assert(ARRAY_SIZE(kinds) == MOVER_KIND_MAX, "a number for each kind");
 
+    if (record->prepare)
+        return GMB__MOVER_JOB_KIND__MOVER_JOB_PREPARE;
     return record->forget ? GMB__MOVER_JOB_KIND__MOVER_JOB_FORGET : kinds[record->job.kind];
 }
 
@@ -210,6 +229,7 @@ int mover_record_send(const struct mover_record *record, struct conn *conn,
     job.element = record->job.element;
     job.format = (Gmb__MoverFormat) record->job.format;
     job.page_bytes = record->job.page_bytes;
+    job.slab_offset = record->slab_offset;
     message.body_case = GMB__MOVER_MESSAGE__BODY_JOB;
     message.job = &job;
     return conn_send_consume(conn, &message.base, fds);
@@ -219,9 +239,9 @@ int mover_record_send(const struct mover_record *record, struct conn *conn,
 
 int mover_record_apply(struct mover_record *record, const Gmb__MoverDone *done)
 {
-    bool sums =
-        !record->forget && (record->job.kind == MOVER_EVICT || record->job.kind == MOVER_CHECKSUM);
-    bool restore = !record->forget && record->job.kind == MOVER_RESTORE;
+    bool own = mover_record_own(record);
+    bool sums = !own && (record->job.kind == MOVER_EVICT || record->job.kind == MOVER_CHECKSUM);
+    bool restore = !own && record->job.kind == MOVER_RESTORE;
 
     if (done->n_checksums != (sums ? record->job.copy_count : 0) ||
         (!restore && done->n_damaged != 0))

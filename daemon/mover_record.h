@@ -13,9 +13,11 @@ struct mover_record {
     struct mover_copy *copies;
     unsigned attempts; /* that ended in a death or a failure */
     unsigned export_tries;
-    bool forget;  /* our own: drops chunks; has no owner */
-    bool all_fds; /* the mover lost chunks: send every fd */
-    int error;    /* of the result */
+    bool forget;          /* our own: drops chunks; has no owner */
+    bool prepare;         /* … and so does this: page-locks a slab ahead of need */
+    bool all_fds;         /* the mover lost chunks: send every fd */
+    uint64_t slab_offset; /* PREPARE */
+    int error;            /* of the result */
     char text[LIMIT_TEXT_BYTES + 1];
 };
 
@@ -24,6 +26,10 @@ int mover_record_new(
     const struct mover_job *job, const struct tier *tier, struct mover_record **ret) _must_check_;
 /* A FORGET of `count` chunks, to be filled in. */
 int mover_record_new_forget(size_t count, struct mover_record **ret) _must_check_;
+/* A PREPARE of the slab. -ENOMEM. */
+int mover_record_new_prepare(uint64_t slab_offset, struct mover_record **ret) _must_check_;
+/* Whether it is nobody's job but the control's own. */
+bool mover_record_own(const struct mover_record *record);
 /* Must be in no list. Accepts NULL, returns NULL. */
 struct mover_record *mover_record_free(struct mover_record *record);
 

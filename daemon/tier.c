@@ -470,6 +470,37 @@ uint64_t tier_space_charged(const struct tier_space *space)
            space->tier->slab_bytes;
 }
 
+uint32_t tier_upcoming(const struct tier *tier, uint64_t *ret_offsets, uint32_t max)
+{
+    const struct shelf *shelf = &tier->shelves[TIER_MEMORY];
+    const struct list *stacks[] = {&shelf->used, &shelf->clean};
+    uint32_t count = 0;
+
+    for (size_t i = 0; i < ARRAY_SIZE(stacks); i++) {
+        list_for_each(slab, stacks[i], struct slab, link)
+        {
+            if (count == max)
+                return count;
+            ret_offsets[count++] = (uint64_t) (slab - tier->slabs) * tier->slab_bytes;
+        }
+    }
+    return count;
+}
+
+void tier_touch(struct tier *tier, uint64_t offset)
+{
+    struct shelf *shelf = &tier->shelves[TIER_MEMORY];
+    struct slab *slab = &tier->slabs[offset / tier->slab_bytes];
+
+    /* One that was used before is there already. */
+    if (list_first(&shelf->clean, struct slab, link) != slab)
+        return;
+    list_remove(&slab->link);
+    list_append(&shelf->used, &slab->link);
+    shelf->clean_count--;
+    shelf->used_count++;
+}
+
 int tier_trim(struct tier *tier, uint32_t slabs)
 {
     struct shelf *shelf = &tier->shelves[TIER_MEMORY];

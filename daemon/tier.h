@@ -124,6 +124,12 @@ uint64_t tier_space_begun(const struct tier_space *space);
 uint64_t tier_space_slots(const struct tier_space *space);
 uint64_t tier_space_charged(const struct tier_space *space);
 
+/* Slabs of memory that are taken next, if nothing is given back before: at most `max` of their
+ * offsets, in that order; how many. */
+uint32_t tier_upcoming(const struct tier *tier, uint64_t *ret_offsets, uint32_t max);
+/* There will be host memory behind that one of them: somebody makes it ready. */
+void tier_touch(struct tier *tier, uint64_t offset);
+
 /*
  * Gives the host memory of up to `slabs` free slabs back to the kernel (the disk's room stays
  * reserved); how many they were, or -errno. Only while no mover runs: it page-locks slabs, and

@@ -83,6 +83,16 @@ static const char *copies_parse(
     return NULL;
 }
 
+static const char *prepare_check(const Gmb__MoverJob *message, const struct job_bounds *bounds)
+{
+    if (message->n_chunks != 0 || message->n_copies != 0)
+        return "chunks or copies in a job that only prepares";
+    if (bounds->slab_bytes == 0 || message->slab_offset % bounds->slab_bytes != 0 ||
+        message->slab_offset >= bounds->tier_bytes - bounds->disk_bytes)
+        return "no slab of the tier's memory";
+    return NULL;
+}
+
 /* What the kind asks for as a whole. */
 static const char *shape_check(const Gmb__MoverJob *message, const struct job_bounds *bounds)
 {
@@ -90,6 +100,10 @@ static const char *shape_check(const Gmb__MoverJob *message, const struct job_bo
     bool copies = sums || message->kind == GMB__MOVER_JOB_KIND__MOVER_JOB_EVICT ||
                   message->kind == GMB__MOVER_JOB_KIND__MOVER_JOB_RESTORE;
 
+    if (message->kind == GMB__MOVER_JOB_KIND__MOVER_JOB_PREPARE)
+        return prepare_check(message, bounds);
+    if (message->slab_offset != 0)
+        return "a slab in a job that prepares none";
     if (!copies && message->kind != GMB__MOVER_JOB_KIND__MOVER_JOB_SCRUB &&
         message->kind != GMB__MOVER_JOB_KIND__MOVER_JOB_FORGET)
         return "unknown kind";
@@ -126,6 +140,7 @@ int job_parse(const Gmb__MoverJob *message, const struct job_bounds *bounds, siz
     job->kind = message->kind;
     job->chunk_count = (uint32_t) message->n_chunks;
     job->copy_count = (uint32_t) message->n_copies;
+    job->slab_offset = message->slab_offset;
     if (job->copy_count > 0) {
         job->format = (enum page_format) message->format;
         job->element = (enum page_element) message->element;

@@ -16,6 +16,7 @@
 /* What a job's numbers must lie in. */
 struct job_bounds {
     uint64_t tier_bytes;
+    uint64_t disk_bytes; /* of it, behind its memory */
     uint64_t slab_bytes;
     uint64_t granularity_bytes; /* chunk sizes are multiples of it */
 };
@@ -38,8 +39,9 @@ struct job {
     Gmb__MoverJobKind kind;
     enum page_format format;
     enum page_element element;
-    uint64_t page_bytes; /* on the device */
-    uint64_t slot_bytes; /* in the tier */
+    uint64_t page_bytes;  /* on the device */
+    uint64_t slot_bytes;  /* in the tier */
+    uint64_t slab_offset; /* PREPARE: in the tier's memory */
     uint32_t chunk_count, copy_count;
     struct job_chunk chunks[JOB_CHUNKS_MAX];
     struct job_copy copies[]; /* copy_count */

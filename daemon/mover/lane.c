@@ -8,6 +8,8 @@
  * was evicted is wiped before that.
  *
  * What lies on the disk goes by way of page-locked memory, a slab's worth at a time.
+ *
+ * PREPARE touches no page: the slab is there when a job needs it.
  */
 #include "daemon/mover/lane.h"
 
@@ -312,6 +314,8 @@ int lane_run(struct lane *lane, const struct job *job, const uint64_t *addresses
 {
     int r, end;
 
+    if (job->kind == GMB__MOVER_JOB_KIND__MOVER_JOB_PREPARE)
+        return slabs_prepare(lane->slabs, job->slab_offset, error);
     if (job->kind != GMB__MOVER_JOB_KIND__MOVER_JOB_SCRUB)
         return copy(lane, job, addresses, ret_sums, error);
     r = scrub(lane, job, addresses, error);

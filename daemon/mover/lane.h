@@ -20,8 +20,8 @@ int lane_new(const struct device *device, struct slabs *slabs, uint64_t memory, 
 struct lane *lane_free(struct lane *lane);
 
 /*
- * Does the job (EVICT, RESTORE or SCRUB) and waits for it. `addresses`: where each of its chunks is
- * mapped. `ret_sums` (copy_count; NULL for SCRUB) are the checksums of the slots' bytes as they
+ * Does the job (any but FORGET) and waits for it. `addresses`: where each of its chunks is mapped.
+ * `ret_sums` (copy_count; NULL for SCRUB and PREPARE) are the checksums of the slots' bytes as they
  * were written or found; after a RESTORE, pages whose sum isn't the expected one are zero.
  * The driver's errors, and -EREMOTEIO of the disk's; the lane may be used again unless the device
  * isn't usable.

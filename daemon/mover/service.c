@@ -295,6 +295,7 @@ static int service_open(struct service *service, enum gpu_driver driver,
         return r;
     service->bounds = (struct job_bounds){
         .tier_bytes = hello->tier_bytes,
+        .disk_bytes = hello->disk_bytes,
         .slab_bytes = hello->slab_bytes,
         .granularity_bytes = service->device.info->granularity_bytes,
     };

@@ -1,21 +1,30 @@
-/* See slabs.h. One lock: threads that want the same slab must wait for it anyway. */
+/*
+ * See slabs.h. A slab that is being locked says so, and whoever wants that one waits for it; the
+ * mutex is never held meanwhile, so that the others' work goes on.
+ */
 #include "daemon/mover/slabs.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+/* Of a slab that isn't locked, and of one that some thread is about to: no address is so low. */
+#define ADDRESS_NONE 0
+#define ADDRESS_COMING 1
+
 struct slabs {
     const struct device *device;
     pthread_mutex_t mutex;
+    pthread_cond_t came; /* … or didn't */
     char *base;
     int disk_fd;
     uint64_t memory_bytes, slab_bytes, count; /* `count`: of memory */
-    uint64_t addresses[];                     /* on the device; 0: not locked yet */
+    _Atomic uint64_t addresses[];             /* on the device; written under `mutex` */
 };
 
 static int file_check(int fd, uint64_t bytes)
@@ -78,6 +87,7 @@ int slabs_new(const struct device *device, const struct slabs_files *files, stru
     slabs->slab_bytes = slab_bytes;
     slabs->count = count;
     (void) pthread_mutex_init(&slabs->mutex, NULL);
+    (void) pthread_cond_init(&slabs->came, NULL);
     r = memory_map(slabs, files->tier_fd);
     if (r == 0)
         r = disk_hold(slabs, files);
@@ -94,18 +104,20 @@ struct slabs *slabs_free(struct slabs *slabs)
     if (slabs == NULL)
         return NULL;
     for (uint64_t i = 0; i < slabs->count; i++) {
-        if (slabs->addresses[i] != 0)
+        if (slabs->addresses[i] != ADDRESS_NONE)
             (void) slabs->device->cuda->mem_host_unregister(slabs->base + i * slabs->slab_bytes);
     }
     if (slabs->base != NULL)
         (void) munmap(slabs->base, slabs->memory_bytes);
     close_fd(&slabs->disk_fd);
+    (void) pthread_cond_destroy(&slabs->came);
     (void) pthread_mutex_destroy(&slabs->mutex);
     free(slabs);
     return NULL;
 }
 
-static int slab_lock(struct slabs *slabs, uint64_t slab, struct gpu_error *error)
+static int slab_lock(
+    const struct slabs *slabs, uint64_t slab, uint64_t *ret_address, struct gpu_error *error)
 {
     const struct device *device = slabs->device;
     char *at = slabs->base + slab * slabs->slab_bytes;
@@ -124,23 +136,62 @@ static int slab_lock(struct slabs *slabs, uint64_t slab, struct gpu_error *error
         (void) device->cuda->mem_host_unregister(at);
         return r;
     }
-    slabs->addresses[slab] = address;
+    *ret_address = address;
     return 0;
+}
+
+/* One of those that want it locks it; when that fails the next one tries. */
+static int slab_need(
+    struct slabs *slabs, uint64_t slab, uint64_t *ret_address, struct gpu_error *error)
+{
+    uint64_t address;
+    int r = 0;
+
+    (void) pthread_mutex_lock(&slabs->mutex);
+    while ((address = slabs->addresses[slab]) == ADDRESS_COMING)
+        (void) pthread_cond_wait(&slabs->came, &slabs->mutex);
+    if (address == ADDRESS_NONE) {
+        slabs->addresses[slab] = ADDRESS_COMING;
+        (void) pthread_mutex_unlock(&slabs->mutex);
+        r = slab_lock(slabs, slab, &address, error);
+        (void) pthread_mutex_lock(&slabs->mutex);
+        slabs->addresses[slab] = r == 0 ? address : ADDRESS_NONE;
+        (void) pthread_cond_broadcast(&slabs->came);
+    }
+    (void) pthread_mutex_unlock(&slabs->mutex);
+    if (r == 0)
+        *ret_address = address;
+    return r;
 }
 
 int slabs_address(
     struct slabs *slabs, uint64_t offset, uint64_t *ret_address, struct gpu_error *error)
 {
-    uint64_t slab = offset / slabs->slab_bytes;
+    uint64_t slab = offset / slabs->slab_bytes, address = slabs->addresses[slab];
     int r = 0;
 
-    (void) pthread_mutex_lock(&slabs->mutex);
-    if (slabs->addresses[slab] == 0)
-        r = slab_lock(slabs, slab, error);
+    if (address <= ADDRESS_COMING)
+        r = slab_need(slabs, slab, &address, error);
     if (r == 0)
-        *ret_address = slabs->addresses[slab] + offset % slabs->slab_bytes;
-    (void) pthread_mutex_unlock(&slabs->mutex);
+        *ret_address = address + offset % slabs->slab_bytes;
     return r;
+}
+
+int slabs_prepare(struct slabs *slabs, uint64_t offset, struct gpu_error *error)
+{
+    uint64_t address;
+    int r;
+
+    do
+        r = madvise(slabs->base + offset, slabs->slab_bytes, MADV_POPULATE_WRITE) < 0 ? -errno : 0;
+    while (r == -EINTR || r == -EAGAIN);
+    /* A kernel that can't leaves it to the driver, which page-locks them one by one. */
+    if (r == 0 || r == -EINVAL)
+        return slabs_address(slabs, offset, &address, error);
+    error->code = 0;
+    (void) snprintf(error->text, sizeof(error->text), "no host memory for a slab of the tier: %s",
+        strerror(-r));
+    return -ENOMEM;
 }
 
 /* ------------------------------------------------------------------ the disk */

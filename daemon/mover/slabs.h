@@ -45,3 +45,7 @@ int slabs_disk_write(struct slabs *slabs, uint64_t offset, const void *from, uin
  */
 int slabs_address(struct slabs *slabs, uint64_t offset, uint64_t *ret_address,
     struct gpu_error *error) _must_check_;
+
+/* The same ahead of need, for the slab that begins there: its memory is found, too. -ENOMEM when
+ * there is none. */
+int slabs_prepare(struct slabs *slabs, uint64_t offset, struct gpu_error *error) _must_check_;

@@ -11,6 +11,7 @@
 
 static const struct job_bounds bounds = {
     .tier_bytes = UINT64_C(256) << 20,
+    .disk_bytes = UINT64_C(64) << 20,
     .slab_bytes = UINT64_C(32) << 20,
     .granularity_bytes = UINT64_C(2) << 20,
 };
@@ -20,6 +21,13 @@ static void job_check(const struct job *job, size_t fd_count)
     size_t fds = 0;
 
     FUZZ_CHECK(job->id != 0);
+    if (job->kind == GMB__MOVER_JOB_KIND__MOVER_JOB_PREPARE) {
+        FUZZ_CHECK(job->chunk_count == 0 && job->copy_count == 0 && fd_count == 0);
+        FUZZ_CHECK(job->slab_offset % bounds.slab_bytes == 0 &&
+                   job->slab_offset < bounds.tier_bytes - bounds.disk_bytes);
+        return;
+    }
+    FUZZ_CHECK(job->slab_offset == 0);
     FUZZ_CHECK(job->chunk_count >= 1 && job->chunk_count <= JOB_CHUNKS_MAX);
     FUZZ_CHECK(job->copy_count <= JOB_COPIES_MAX);
     for (uint32_t i = 0; i < job->chunk_count; i++) {

@@ -25,6 +25,8 @@
  *                 comes with all
  *   poison        ends at a job whose first chunk is number 13, answers all others
  *   forgets       forgets whatever it is sent
+ *   ahead-dies    ends at what is to be done ahead of need
+ *   ahead-fails   … or can't do it
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -75,6 +77,11 @@ static void message_send(Gmb__MoverMessage *message)
         exit(101);
 }
 
+static bool is_ahead(const Gmb__MoverJob *job)
+{
+    return job->kind == GMB__MOVER_JOB_KIND__MOVER_JOB_PREPARE;
+}
+
 static void done_send(const Gmb__MoverJob *job, uint64_t id)
 {
     Gmb__MoverMessage message;
@@ -87,7 +94,7 @@ static void done_send(const Gmb__MoverJob *job, uint64_t id)
     message.body_case = GMB__MOVER_MESSAGE__BODY_DONE;
     message.done = &done;
     done.id = id;
-    if (is("fails"))
+    if (is("fails") || (is("ahead-fails") && is_ahead(job)))
         done.result = GMB__MOVER_RESULT__MOVER_RESULT_GPU;
     if (is("refuses"))
         done.result = GMB__MOVER_RESULT__MOVER_RESULT_INVALID;
@@ -131,7 +138,8 @@ static bool job_lacks_fd(const Gmb__MoverJob *job)
 static void job_take(const Gmb__MoverJob *job)
 {
     jobs++;
-    if (is("dead-job") || (is("poison") && job->chunks[0]->number == 13))
+    if (is("dead-job") || (is("ahead-dies") && is_ahead(job)) ||
+        (is("poison") && job->n_chunks > 0 && job->chunks[0]->number == 13))
         exit(77);
     if (is("mute"))
         return;

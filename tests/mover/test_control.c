@@ -31,7 +31,7 @@ static int chunk_fd(void *data, uint32_t number, uint32_t generation, int *ret_f
     return *ret_fd < 0 ? -errno : 0;
 }
 
-static void open_with(const char *script)
+static void open_with_tier(const char *script, uint64_t tier_bytes)
 {
     static const uint8_t uuid[16] = {1};
 
@@ -42,7 +42,12 @@ static void open_with(const char *script)
     ck_assert_int_eq(setenv("GMB_FAKE_SCRIPT", script, 1), 0);
     ck_assert_int_eq(setenv("GMB_FAKE_COUNT", count_file, 1), 0);
     rig.chunk_fd = chunk_fd;
-    rig_open(&rig, UINT64_C(64) << 20, uuid, getenv("GMB_FAKE_MOVER"));
+    rig_open(&rig, tier_bytes, uuid, getenv("GMB_FAKE_MOVER"));
+}
+
+static void open_with(const char *script)
+{
+    open_with_tier(script, UINT64_C(64) << 20);
 }
 
 static size_t incarnations(void)
@@ -477,6 +482,58 @@ START_TEST(an_idle_mover_is_ended_and_its_memory_given_back)
 }
 END_TEST
 
+static void wait_touched(uint64_t slabs)
+{
+    while (tier_stats(rig.tier).touched_bytes < slabs * TIER_SLAB_BYTES)
+        rig_turn(&rig);
+}
+
+START_TEST(one_that_is_kept_prepares_at_most_half_of_the_tier_and_eight_slabs)
+{
+    static const struct {
+        uint64_t slabs, ready;
+    } cases[] = {{2, 1}, {5, 2}, {16, 8}, {40, 8}};
+
+    open_with_tier("ok", cases[_i].slabs * TIER_SLAB_BYTES);
+    mover_keep(rig.control, true);
+    wait_touched(cases[_i].ready);
+    submit(0, MOVER_EVICT, 1); /* what is there already isn't prepared again */
+    rig_wait(&rig, 1);
+    rig_turn(&rig);
+    ck_assert_uint_eq(tier_stats(rig.tier).touched_bytes, cases[_i].ready * TIER_SLAB_BYTES);
+    ck_assert_uint_eq(rig_stats(&rig).jobs_done, 1); /* these are nobody's jobs */
+    ck_assert_uint_eq(incarnations(), 1);
+    close_all();
+}
+END_TEST
+
+START_TEST(what_is_done_ahead_of_need_may_fail_and_is_then_left)
+{
+    static const struct {
+        const char *script;
+        uint64_t deaths;
+    } cases[] = {{"ahead-fails", 0}, {"ahead-dies", MOVER_ATTEMPTS}};
+
+    open_with_tier(cases[_i].script, 16 * TIER_SLAB_BYTES);
+    mover_keep(rig.control, true);
+    wait_touched(_i == 0 ? MOVER_ATTEMPTS : 1);
+    while (rig_stats(&rig).deaths < cases[_i].deaths)
+        rig_turn(&rig);
+    rig_wait_state(&rig, MOVER_STATE_READY);
+    for (size_t i = 0; i < 3; i++) {
+        submit(i, MOVER_EVICT, 1);
+        rig_wait(&rig, i + 1);
+        ck_assert_int_eq(rig.results[i].error, 0);
+    }
+    ck_assert_uint_eq(rig_stats(&rig).deaths, cases[_i].deaths);
+    ck_assert_uint_eq(rig_stats(&rig).jobs_failed, 0);
+    /* What dead ones had is given back before the next. */
+    ck_assert_uint_eq(
+        tier_stats(rig.tier).touched_bytes, (_i == 0 ? MOVER_ATTEMPTS : 0) * TIER_SLAB_BYTES);
+    close_all();
+}
+END_TEST
+
 START_TEST(what_is_left_at_the_end_is_told_so)
 {
     open_with("mute");
@@ -515,6 +572,9 @@ int main(void)
     tcase_add_loop_test(
         tcase, a_bad_mover_is_replaced_and_its_work_done, 0, (int) ARRAY_SIZE(survived));
     tcase_add_loop_test(tcase, a_stopped_mover_is_replaced, 0, 2);
+    tcase_add_loop_test(
+        tcase, one_that_is_kept_prepares_at_most_half_of_the_tier_and_eight_slabs, 0, 4);
+    tcase_add_loop_test(tcase, what_is_done_ahead_of_need_may_fail_and_is_then_left, 0, 2);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

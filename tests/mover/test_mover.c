@@ -471,6 +471,50 @@ static bool privileges_none(int pid)
     return uid != 0 && no_new == 1 && capabilities == 0;
 }
 
+static uint64_t tier_resident(void)
+{
+    struct stat status;
+
+    ck_assert_int_eq(fstat(tier_fd(scene.rig.tier), &status), 0);
+    return (uint64_t) status.st_blocks * 512;
+}
+
+START_TEST(slabs_are_there_before_they_are_needed)
+{
+    struct mover_chunk chunks[1];
+    struct mover_copy copies[2];
+    struct mover_job job = {.kind = MOVER_EVICT,
+        .page_bytes = MIB,
+        .chunk_count = 1,
+        .chunks = chunks,
+        .copies = copies};
+
+    scene_open(1, CHUNK, MIB); /* four slabs */
+    mover_keep(scene.rig.control, true);
+    while (tier_resident() < 2 * TIER_SLAB_BYTES)
+        rig_turn(&scene.rig);
+    /* One that is taken is followed by the next. */
+    bed_fill(&scene.bed, 0, 1);
+    chunks_list(chunks, 1);
+    job.copy_count = pages_list(copies, 0, MIB);
+    rig_submit(&scene.rig, 0, &job);
+    rig_wait(&scene.rig, 1);
+    ck_assert_int_eq(scene.rig.results[0].error, 0);
+    while (tier_resident() < 3 * TIER_SLAB_BYTES)
+        rig_turn(&scene.rig);
+    for (int i = 0; i < 5; i++)
+        rig_turn(&scene.rig);
+    ck_assert_uint_eq(tier_resident(), 3 * TIER_SLAB_BYTES);
+    /* Without arenas nothing of it is kept. */
+    scene.space = tier_space_free(scene.space);
+    mover_keep(scene.rig.control, false);
+    rig_wait_state(&scene.rig, MOVER_STATE_NONE);
+    while (tier_resident() > 0)
+        rig_turn(&scene.rig);
+    scene_close();
+}
+END_TEST
+
 START_TEST(the_context_is_the_movers_and_the_user_is_nobody)
 {
     struct gpu_process processes[8];
@@ -503,7 +547,8 @@ int main(void)
         jobs_may_lie_in_memory_and_on_the_disk, what_the_disk_spoils_is_told_and_its_page_wiped,
         a_file_that_is_cut_short_is_an_error_and_kills_nobody,
         a_quantized_page_comes_back_about_as_it_was, scrubbed_chunks_are_zero_and_others_untouched,
-        a_forgotten_chunk_holds_no_memory, the_context_is_the_movers_and_the_user_is_nobody};
+        a_forgotten_chunk_holds_no_memory, slabs_are_there_before_they_are_needed,
+        the_context_is_the_movers_and_the_user_is_nobody};
     Suite *suite = suite_create("mover");
     TCase *tcase = tcase_create("mover");
     SRunner *runner;

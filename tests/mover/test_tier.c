@@ -254,6 +254,37 @@ START_TEST(trimming_gives_the_memory_of_free_slabs_back_alone)
 }
 END_TEST
 
+START_TEST(slabs_that_come_next_are_known_and_can_be_made_ready)
+{
+    struct tier_account account = {.max_bytes = UINT64_MAX};
+    struct tier *tier = tier_make(3);
+    struct tier_space *space = space_make(tier, &account, SLAB);
+    uint64_t next[3];
+
+    ck_assert_uint_eq(tier_upcoming(tier, next, 2), 2);
+    ck_assert_uint_eq(next[0], 0);
+    ck_assert_uint_eq(next[1], SLAB);
+    for (int i = 0; i < 2; i++) { /* the second time it is there already */
+        tier_touch(tier, 0);
+        ck_assert_uint_eq(tier_stats(tier).touched_bytes, SLAB);
+    }
+    tier_touch(tier, SLAB);
+    ck_assert_uint_eq(tier_stats(tier).touched_bytes, 2 * SLAB);
+    ck_assert_uint_eq(slot_make(space), 0);
+    ck_assert_uint_eq(tier_upcoming(tier, next, 3), 2);
+    ck_assert_uint_eq(next[0], SLAB);
+    ck_assert_uint_eq(next[1], 2 * SLAB);
+    ck_assert_uint_eq(slot_make(space), SLAB);
+    ck_assert_int_eq(tier_slot_free(space, 0), 0);
+    ck_assert_uint_eq(tier_upcoming(tier, next, 3), 2);
+    ck_assert_uint_eq(next[0], 0);
+    ck_assert_int_eq(tier_trim(tier, 9), 1);
+    ck_assert_uint_eq(tier_stats(tier).touched_bytes, SLAB); /* the one in use */
+    tier_space_free(space);
+    tier_free(tier);
+}
+END_TEST
+
 /* ------------------------------------------------------------------ the disk */
 
 static struct tier *tier_make_with_disk(uint64_t slabs, uint64_t disk_slabs)
@@ -367,6 +398,7 @@ UNIT_MAIN("tier", slots_of_any_count_come_lowest_first_and_end, slots_are_one_to
     an_empty_tier_is_always_full, no_two_slots_overlap_and_none_crosses_a_slab,
     an_account_is_charged_by_the_slab, only_what_a_space_holds_can_be_freed,
     a_full_slab_opens_again_and_an_empty_one_goes_back,
-    trimming_gives_the_memory_of_free_slabs_back_alone, memory_is_taken_before_the_disk,
+    trimming_gives_the_memory_of_free_slabs_back_alone,
+    slabs_that_come_next_are_known_and_can_be_made_ready, memory_is_taken_before_the_disk,
     a_suspended_disk_gives_nothing_and_keeps_what_it_has,
     the_file_on_the_disk_has_its_room_and_no_name)
