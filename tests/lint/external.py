@@ -62,15 +62,21 @@ def check_man(root):
     return findings(run_tool(root, ['mandoc', '-Tlint', '-Wwarning'], pages), 'mandoc')
 
 
-def check_cppcheck(root):
+def check_cppcheck(root, build_dir=None):
+    """With a build folder, what was found in files that are as they were is kept there."""
     sources = [path for path in tree.c_files(root) if path.endswith('.c')]
+    kept = []
+    if build_dir is not None and os.path.isdir(build_dir):
+        known = os.path.join(build_dir, 'cppcheck')
+        os.makedirs(known, exist_ok=True)
+        kept = ['--cppcheck-build-dir=' + known]
     command = ['cppcheck', '--quiet', '--error-exitcode=1', '--std=c11', '--language=c', '-I.',
                f'-j{os.cpu_count()}', '--enable=warning,portability', '--inline-suppr',
                '--suppress=missingInclude', '--suppress=missingIncludeSystem',
                '--suppressions-list=' + os.path.join(os.path.dirname(os.path.abspath(__file__)),
                                                      'cppcheck.suppressions'),
                '--template={file}:{line}: {message} [{id}]']
-    return findings(run_tool(root, command, sources), 'cppcheck')
+    return findings(run_tool(root, command + kept, sources), 'cppcheck')
 
 
 def exported_names(library):

@@ -24,7 +24,7 @@ def checks(build_dir):
         ('format', external.check_format),
         ('shell', external.check_shell),
         ('man pages', external.check_man),
-        ('cppcheck', external.check_cppcheck),
+        ('cppcheck', lambda root: external.check_cppcheck(root, build_dir)),
     ]
 
 
