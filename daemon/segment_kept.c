@@ -32,13 +32,13 @@ static uint64_t *kept_slots(const struct segment *segment)
     return kept_sums(segment) + segment->pieces;
 }
 
-/* Of a number, so that another segment's are none of its. */
-static uint64_t words_checksum(const uint64_t *words, uint32_t count, uint32_t number)
+/* By number, so that another segment's are none of its. */
+uint64_t segment_words_checksum(const uint64_t *words, uint32_t count, uint32_t number)
 {
     return XXH3_64bits_withSeed(words, count * sizeof(*words), number);
 }
 
-static uint64_t head_checksum(const struct segment_head *head)
+uint64_t segment_head_checksum(const struct segment_head *head)
 {
     return XXH3_64bits(head, offsetof(struct segment_head, checksum));
 }
@@ -116,7 +116,7 @@ static void head_fill(const struct segment *segment, struct segment_head *ret)
 static uint64_t words_write(const struct segment *segment, uint64_t *to, const uint64_t *from)
 {
     memcpy(to, from, segment->pieces * sizeof(*from));
-    return words_checksum(from, segment->pieces, (uint32_t) segment->number);
+    return segment_words_checksum(from, segment->pieces, (uint32_t) segment->number);
 }
 
 void segment_kept_write(struct segment *segment)
@@ -134,7 +134,7 @@ void segment_kept_write(struct segment *segment)
         head.sums_checksum = words_write(segment, kept_sums(segment), segment->sums);
     if (segment->stored)
         head.slots_checksum = words_write(segment, kept_slots(segment), segment->slots);
-    head.checksum = head_checksum(&head);
+    head.checksum = segment_head_checksum(&head);
     next = kept->current == kept->heads[0].checksum ? 1 : 0;
     kept->heads[next] = head;
     __atomic_store_n(&kept->current, head.checksum, __ATOMIC_SEQ_CST);
@@ -159,7 +159,8 @@ static int kept_make(struct segment *segment)
     struct executor_keep keep = {FDSTORE_SEGMENT, fd};
     int r;
 
-    if (fd < 0 || ftruncate(fd, (off_t) kept_bytes(segment->pieces)) < 0)
+    /* All of it at once: what is mapped and can't be had would end the broker. */
+    if (fd < 0 || fallocate(fd, 0, 0, (off_t) kept_bytes(segment->pieces)) < 0)
         return -errno;
     r = kept_map(segment, fd);
     if (r < 0)
@@ -243,7 +244,7 @@ int segment_kept_read(int fd, struct segment_head *ret)
     for (unsigned i = 0; i < SEGMENT_KEPT_HEADS; i++) {
         const struct segment_head *head = &kept.heads[i];
 
-        if (head->checksum != kept.current || head->checksum != head_checksum(head) ||
+        if (head->checksum != kept.current || head->checksum != segment_head_checksum(head) ||
             !head_sane(head))
             continue;
         *ret = *head;
@@ -265,7 +266,7 @@ static int words_read(const struct segment *segment, bool count, const uint64_t 
     if (words == NULL)
         return -ENOMEM;
     memcpy(words, from, segment->pieces * sizeof(*words));
-    if (words_checksum(words, segment->pieces, (uint32_t) segment->number) != checksum) {
+    if (segment_words_checksum(words, segment->pieces, (uint32_t) segment->number) != checksum) {
         free(words);
         return -EBADMSG;
     }

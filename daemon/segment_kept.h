@@ -59,6 +59,10 @@ void segment_kept_write(struct segment *segment);
 /* A successor finds nothing of it. */
 void segment_kept_end(struct segment *segment);
 
+/* Of a head's bytes, and of the sums or slots of the segment with that number. */
+uint64_t segment_head_checksum(const struct segment_head *head);
+uint64_t segment_words_checksum(const uint64_t *words, uint32_t count, uint32_t number);
+
 /* The head that counts. -EINVAL for what none of ours has written, -errno. */
 int segment_kept_read(int fd, struct segment_head *ret) _must_check_;
 /* Goes on with one that was read; what counts of sums and slots is the segment's: −EBADMSG when

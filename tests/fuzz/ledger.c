@@ -1,23 +1,27 @@
 /*
  * A broker starts on a ledger in which bytes were changed: the first byte of the input says whether
  * checksums are made to fit again, and then come triples of a record, a place in it and bits to
- * flip. The broker starts whatever it finds, and its accounts hold. Where checksums tell of the
- * damage, nothing that the client had is there for others.
+ * flip; one more record stands for what is kept of a segment. The broker starts whatever it finds,
+ * and its accounts hold. Where checksums tell of the damage, nothing that the client had is there
+ * for others, and a segment that is served is what was sealed.
  */
 #include <fcntl.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
 #include "daemon/ledger/ledger_format.h"
+#include "daemon/segment_kept.h"
 #include "tests/fuzz/double.h"
 #include "tests/fuzz/fuzz.h"
 
 #define CHUNK FUZZ_GPU_CHUNK
-#define CHUNKS 4 /* three of a lease, one of the tenant's cache */
-#define PLACES (1 + CHUNKS)
+#define CHUNKS 6 /* three of a lease, one of the tenant's cache, two of a segment */
+#define LEASED 5
+#define PLACES (1 + CHUNKS + 1) /* the ledger, and the segment's record */
 #define FIRST_FD 3
 
 /* Before libFuzzer or anybody else opens something: the fds that a broker inherits lie there. */
@@ -85,8 +89,8 @@ static void manager_start(void)
     (void) setenv("NOTIFY_SOCKET", path, 1);
     (void) setenv("FDSTORE", "64", 1);
     (void) setenv("LISTEN_PID", pid, 1);
-    (void) setenv("LISTEN_FDS", "5", 1);
-    (void) setenv("LISTEN_FDNAMES", "ledger:C0:C1:C2:C3", 1);
+    (void) setenv("LISTEN_FDS", "8", 1);
+    (void) setenv("LISTEN_FDNAMES", "ledger:C0:C1:C2:C3:C4:C5:S1", 1);
 }
 
 /* ------------------------------------------------------------------ a ledger */
@@ -103,8 +107,16 @@ static const struct {
     {CORE_RECORD_CHUNK, 1},
     {CORE_RECORD_CHUNK, 2},
     {CORE_RECORD_CHUNK, 3},
+    {CORE_RECORD_CLIENT, 1},
+    {CORE_RECORD_LEASE, 1},
+    {CORE_RECORD_SEAT, 0},
+    {CORE_RECORD_SEAT, 1},
+    {CORE_RECORD_CHUNK, 4},
+    {CORE_RECORD_CHUNK, 5},
 };
 #define ID UINT64_C(0x100000001)
+#define SEGMENT_ID UINT64_C(0x100000002) /* its steward's, too */
+#define PIECES 2
 
 static void record_put(struct ledger *ledger, struct ledger_record record)
 {
@@ -128,6 +140,29 @@ static void client_put(struct ledger *ledger)
                                .program = "fuzz"}});
 }
 
+/* Its steward and the client hold it. */
+static void segment_put(struct ledger *ledger)
+{
+    record_put(ledger, (struct ledger_record){.core = {.type = CORE_RECORD_CLIENT,
+                                                  .number = 1,
+                                                  .generation = 1,
+                                                  .client = {.steward = true}}});
+    record_put(ledger, (struct ledger_record){.core = {.type = CORE_RECORD_LEASE,
+                                                  .number = 1,
+                                                  .generation = 1,
+                                                  .lease = {.count = PIECES,
+                                                      .max = PIECES,
+                                                      .kind = CORE_LEASE_SEGMENT,
+                                                      .chunk_bytes = CHUNK}}});
+    for (uint32_t i = 0; i < 2; i++)
+        record_put(ledger, (struct ledger_record){.core = {.type = CORE_RECORD_SEAT,
+                                                      .number = i,
+                                                      .generation = 1,
+                                                      .holder = {.lease = SEGMENT_ID,
+                                                          .client = i == 0 ? SEGMENT_ID : ID,
+                                                          .open = true}}});
+}
+
 static struct ledger *ledger_make(void)
 {
     struct config_device devices[LIMIT_DEVICES];
@@ -143,22 +178,79 @@ static struct ledger *ledger_make(void)
         (struct ledger_record){.core = {.type = CORE_RECORD_LEASE,
                                    .generation = 1,
                                    .lease = {.client = ID, .count = 3, .chunk_bytes = CHUNK}}});
+    segment_put(ledger);
     for (uint32_t i = 0; i < CHUNKS; i++)
-        record_put(ledger, (struct ledger_record){
-                               .core = {.type = CORE_RECORD_CHUNK,
-                                   .number = i,
-                                   .generation = 1,
-                                   .chunk = {.state = i < 3 ? CORE_CHUNK_LEASED : CORE_CHUNK_CACHED,
-                                       .index = i < 3 ? i : 0,
-                                       .lease = i < 3 ? ID : 0,
-                                       .bytes = CHUNK}},
+        record_put(ledger, (struct ledger_record){.core = {.type = CORE_RECORD_CHUNK,
+                                                      .number = i,
+                                                      .generation = 1,
+                                                      .chunk = {.state = i == 3 ? CORE_CHUNK_CACHED
+                                                                                : CORE_CHUNK_LEASED,
+                                                          .index = i < 3   ? i
+                                                                   : i < 4 ? 0
+                                                                           : i - 4,
+                                                          .lease = i < 3   ? ID
+                                                                   : i < 4 ? 0
+                                                                           : SEGMENT_ID,
+                                                          .bytes = CHUNK}},
                                .chunk_kept = true});
     return ledger;
 }
 
+/* A sealed one, as the broker keeps it. */
+struct segment_file {
+    struct segment_kept kept;
+    uint8_t gap[SEGMENT_KEPT_BEGIN - sizeof(struct segment_kept)];
+    uint64_t words[2 * PIECES];
+};
+
+static void segment_file_sign(struct segment_file *file)
+{
+    struct segment_head *head = &file->kept.heads[0];
+
+    head->sums_checksum = segment_words_checksum(file->words, PIECES, 1);
+    head->checksum = segment_head_checksum(head);
+    file->kept.current = head->checksum;
+}
+
+static void segment_file_make(struct segment_file *file)
+{
+    memset(file, 0, sizeof(*file));
+    file->kept.magic = SEGMENT_KEPT_MAGIC;
+    file->kept.heads[0] = (struct segment_head){
+        .lease = SEGMENT_ID,
+        .number = 1,
+        .state = SEGMENT_SEALED,
+        .size_bytes = PIECES * CHUNK,
+        .chunk_bytes = CHUNK,
+        .piece_bytes = CHUNK,
+        .chunks = PIECES,
+        .pieces = PIECES,
+        .summed = 1,
+        .name = "w",
+    };
+    segment_file_sign(file);
+}
+
+/* Whether it is as good as before. */
+static bool segment_flip(struct segment_file *file, bool fits, const uint8_t triple[3])
+{
+    /* Each field of the heads begins at such a place. */
+    size_t at = triple[1] * 4u;
+    bool head = at < sizeof(file->kept);
+
+    if (head)
+        ((uint8_t *) &file->kept)[at] ^= triple[2];
+    else
+        ((uint8_t *) file->words)[triple[1] % sizeof(file->words)] ^= triple[2];
+    if (fits)
+        segment_file_sign(file);
+    /* The other head was being written. */
+    return triple[2] == 0 || (head && at >= offsetof(struct segment_kept, heads[1]));
+}
+
 static void bits_flip(const struct ledger *ledger, bool fits, const uint8_t triple[3])
 {
-    size_t which = triple[0] % ARRAY_SIZE(records);
+    size_t which = triple[0] % (ARRAY_SIZE(records) + 1);
     const struct ledger_region *region = &ledger_regions[records[which].type];
     off_t at = region->offset + (off_t) records[which].number * region->record_bytes;
     size_t bytes = region->record_bytes;
@@ -181,10 +273,20 @@ static void bits_flip(const struct ledger *ledger, bool fits, const uint8_t trip
 
 /* ------------------------------------------------------------------ */
 
-static void inherit(const struct ledger *ledger)
+static int segment_fd(const struct segment_file *file)
+{
+    int fd = memfd_create("segment", MFD_CLOEXEC);
+
+    FUZZ_CHECK(fd >= 0 && pwrite(fd, file, sizeof(*file), 0) == (ssize_t) sizeof(*file));
+    return fd;
+}
+
+static void inherit(const struct ledger *ledger, const struct segment_file *file)
 {
     for (int i = 0; i < PLACES; i++) {
-        int fd = i == 0 ? dup(ledger_fd(ledger)) : eventfd(0, EFD_CLOEXEC);
+        int fd = i == 0            ? dup(ledger_fd(ledger))
+                 : i == PLACES - 1 ? segment_fd(file)
+                                   : eventfd(0, EFD_CLOEXEC);
 
         FUZZ_CHECK(fd >= 0 && dup2(fd, FIRST_FD + i) >= 0);
         if (fd != FIRST_FD + i)
@@ -192,8 +294,25 @@ static void inherit(const struct ledger *ledger)
     }
 }
 
+/* Whatever is served has all of its memory, and the sums that it was sealed with. */
+static bool segment_whole(const struct broker *broker)
+{
+    list_for_each(segment, &broker->segments->all, struct segment, all_link)
+    {
+        struct core_lease_view lease;
+
+        if (segment->state == SEGMENT_SEALED &&
+            (!core_lease_get(broker->core, segment->lease, &lease) || lease.chunks != PIECES ||
+                segment->sums == NULL || segment->sums[0] != 0 || segment->sums[1] != 0))
+            return false;
+    }
+    return true;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+    static struct segment_file file;
+    bool whole = true;
     struct core_device_view view;
     struct event_base *base;
     struct ledger *ledger;
@@ -206,15 +325,24 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     fuzz_gpu_used = CHUNKS * CHUNK;
     ledger = ledger_make();
-    for (size_t at = 1; at + 3 <= size; at += 3)
-        bits_flip(ledger, fits, data + at);
-    inherit(ledger);
+    segment_file_make(&file);
+    for (size_t at = 1; at + 3 <= size; at += 3) {
+        if (data[at] % (ARRAY_SIZE(records) + 1) == ARRAY_SIZE(records)) {
+            whole = segment_flip(&file, fits, data + at) && whole;
+        } else {
+            bits_flip(ledger, fits, data + at);
+            whole = false;
+        }
+    }
+    inherit(ledger, &file);
     base = event_base_new();
     FUZZ_CHECK(base != NULL);
-    broker = fuzz_broker_new(base, "[Tenant a]\nUser=*\n");
+    broker = fuzz_broker_new(base, "[Broker]\nHostTier=0\n[Tenant a]\nUser=*\n");
     FUZZ_CHECK(core_check(broker->core) == NULL);
     FUZZ_CHECK(core_device_get(broker->core, 0, &view));
-    FUZZ_CHECK(size > 3 || view.leased == 3 * CHUNK);
+    FUZZ_CHECK(size > 3 || view.leased == LEASED * CHUNK);
+    FUZZ_CHECK(!whole || (broker->recovery.segments == 1 && broker->recovery.segments_harmed == 0));
+    FUZZ_CHECK(fits || segment_whole(broker));
     FUZZ_CHECK(fits || view.cached + view.clean <= CHUNK);
     FUZZ_CHECK(
         view.leased + view.cached + view.clean + view.releasing + view.orphaned + view.free <=

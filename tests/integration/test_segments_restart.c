@@ -560,6 +560,7 @@ START_TEST(readers_outlive_many_brokers)
         segment_do(&second, 0, MEMBER_RELEASE, "", 0);
         expect_use(WEIGHTS, 0);
     }
+    come_back(&second);
     segment_await_readers(&harness, "llama", 1);
     expect_verifies("llama");
     end();
