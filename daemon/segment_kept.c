@@ -146,10 +146,7 @@ static bool keepable(const struct segment *segment)
 {
     const struct broker *broker = segment->space->broker;
 
-    /* A slab ends with the broker, and its segment with it. */
-    return broker->store != NULL && broker->ledger != NULL &&
-           broker->devices[segment->device].sharing != GPU_HANDLE_IPC &&
-           segment->number <= UINT32_MAX;
+    return broker->store != NULL && broker->ledger != NULL && segment->number <= UINT32_MAX;
 }
 
 static int kept_make(struct segment *segment)

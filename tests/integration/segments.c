@@ -2,6 +2,7 @@
 #include "tests/integration/segments.h"
 
 #include <check.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -140,6 +141,48 @@ void segments_clear(const struct harness *harness)
 {
     (void) segment_change(harness, "", ACTION(REMOVE));
     wait_until(segment_count(harness) == 0);
+}
+
+/* ------------------------------------------------------------------ over restarts */
+
+void segment_succeed(struct harness *harness)
+{
+    harness_keeper_renew(harness);
+    harness_succeed(harness, SIGKILL);
+}
+
+void segment_come_back(struct member *member)
+{
+    segment_do(member, GMB_E_NOT_FOUND, MEMBER_OPEN, "nothing", 0);
+}
+
+void segment_expect_use(const struct harness *harness, uint64_t leased, uint64_t evicted)
+{
+    Gmb__TenantDevice use;
+
+    raw_tenant(harness, "test", &use);
+    ck_assert_uint_eq(use.leased_bytes, leased);
+    ck_assert_uint_eq(use.evicted_bytes, evicted);
+}
+
+void segment_expect_state(const struct harness *harness, const char *name, Gmb__SegmentState state)
+{
+    Gmb__SegmentStatus status;
+
+    ck_assert(segment_status(harness, name, &status));
+    ck_assert_int_eq(status.state, state);
+}
+
+void segment_expect_verifies(const struct harness *harness, const char *name)
+{
+    Gmb__SegmentStatus status;
+    uint64_t before;
+
+    ck_assert(segment_status(harness, name, &status));
+    before = status.verifications;
+    wait_until(segment_change(harness, name, ACTION(VERIFY)) == 1);
+    wait_until(segment_status(harness, name, &status) && status.verifications > before);
+    ck_assert_int_eq(status.state, STATE(SEALED));
 }
 
 /* ------------------------------------------------------------------ by hand */

@@ -40,6 +40,16 @@ void segment_demote(const struct harness *harness, const char *name);
 /* Removes all that are there, and waits until they have gone. */
 void segments_clear(const struct harness *harness);
 
+/* The broker is killed, and its successor is there. */
+void segment_succeed(struct harness *harness);
+/* A process that wants nothing of the broker doesn't look for it: this one does. */
+void segment_come_back(struct member *member);
+/* What the only tenant has on the device, and in the host tier. */
+void segment_expect_use(const struct harness *harness, uint64_t leased, uint64_t evicted);
+void segment_expect_state(const struct harness *harness, const char *name, Gmb__SegmentState state);
+/* All of its bytes are what was sealed, as the sums say that the broker has kept. */
+void segment_expect_verifies(const struct harness *harness, const char *name);
+
 /* By hand: asks for one, of the share group or not; seals it. The request. */
 uint64_t segment_ask_of(struct raw *raw, bool group, const char *name, uint64_t bytes,
     uint64_t chunk_bytes, uint64_t wait_ns);

@@ -46,7 +46,7 @@ static void open_and_compare(struct member *member, const char *name, uint64_t s
 static void release(struct member *member)
 {
     segment_do(member, 0, MEMBER_RELEASE, "", 0);
-    segment_do(member, GMB_E_NOT_FOUND, MEMBER_OPEN, "nothing", 0);
+    segment_come_back(member);
 }
 
 /* Whether it was done is not known when the connection ends. */
@@ -57,7 +57,7 @@ static void remove_it(struct member *member, const char *name)
 
     for (unsigned i = 0; r == GMB_E_DISCONNECTED && i < 3; i++) {
         r = member_do(member, &order);
-        segment_do(member, GMB_E_NOT_FOUND, MEMBER_OPEN, "nothing", 0);
+        segment_come_back(member);
     }
     ck_assert_msg(r == 0 || r == GMB_E_NOT_FOUND, "remove: %s", member->answer.text);
 }
