@@ -74,6 +74,7 @@ void arena_kept_write(struct arena *arena)
     kept->flags = arena->table.layout.flags;
     kept->element = arena->element;
     kept->format = arena->format;
+    kept->memory_bytes = hosting_memory_bytes(arena->broker->hosting[arena->device]);
     (void) snprintf(kept->name, sizeof(kept->name), "%s", arena->name);
     __atomic_store_n(&kept->magic, ARENA_KEPT_MAGIC, __ATOMIC_RELEASE);
 }

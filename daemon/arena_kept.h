@@ -27,6 +27,7 @@ struct arena_kept {
     uint32_t top;                       /* as the arena's */
     core_id holders[ARENA_HOLDERS_MAX]; /* by number: whose bits stand in pages' words; 0: none */
     char name[LIMIT_NAME_BYTES + 1];
+    uint64_t memory_bytes; /* of the tier: slots behind them are the disk's; 0: none, or unknown */
 };
 static_assert(sizeof(struct arena_kept) <= ARENA_KEPT_HEAD, "records begin behind it");
 

@@ -45,8 +45,8 @@ static bool kept_read(const struct core_lease_view *lease, int fd, struct arena_
     return pread(fd, ret, sizeof(*ret), 0) == (ssize_t) sizeof(*ret) &&
            ret->magic == ARENA_KEPT_MAGIC && ret->lease == lease->id &&
            ret->max_chunks == lease->max_chunks && ret->chunk_bytes == lease->chunk_bytes &&
-           ret->element < MOVER_ELEMENT_MAX && ret->top <= ret->max_chunks &&
-           memchr(ret->name, '\0', sizeof(ret->name)) != NULL &&
+           ret->element < MOVER_ELEMENT_MAX && ret->format < MOVER_FORMAT_MAX &&
+           ret->top <= ret->max_chunks && memchr(ret->name, '\0', sizeof(ret->name)) != NULL &&
            arena_table_layout(
                ret->page_bytes, ret->chunk_bytes, ret->max_chunks, ret->flags, ret_layout) == 0;
 }
@@ -71,7 +71,7 @@ static int table_map(struct arena *arena, int fd, const struct arena_table_heade
     return arena->table_fd < 0 ? -errno : 0;
 }
 
-static int space_make(struct arena *arena, uint32_t format)
+int arena_space_make(struct arena *arena, uint32_t format)
 {
     struct hosting *hosting = arena->broker->hosting[arena->device];
     uint64_t page_bytes = arena->table.layout.page_bytes;
@@ -82,6 +82,7 @@ static int space_make(struct arena *arena, uint32_t format)
         (enum mover_format) format, (enum mover_element) arena->element, page_bytes);
     if (arena->slot_bytes == 0)
         arena->slot_bytes = page_bytes;
+    arena->kept->memory_bytes = hosting_memory_bytes(hosting);
     if (hosting->tier == NULL)
         return 0;
     r = tier_space_new(
@@ -129,8 +130,15 @@ static int holders_recover(struct arena *arena)
 
 /* ------------------------------------------------------------------ pages */
 
-/* Whether the record counts; the word is brought to where a page is that nobody moves. */
-static bool page_recover(struct arena *arena, uint64_t *at, const struct arena_page *record)
+struct finding {
+    bool other_tier; /* its slots aren't in the tier that there is now */
+    uint32_t lost;   /* pages that were in it */
+};
+
+/* Whether the record counts; the word is brought to where a page is that nobody moves. Counts what
+ * the record says lies in the tier, and doesn't. */
+static bool page_recover(
+    struct arena *arena, uint64_t *at, const struct arena_page *record, struct finding *finding)
 {
     uint64_t word = __atomic_load_n(at, __ATOMIC_SEQ_CST);
     bool claimed = false;
@@ -139,9 +147,10 @@ static bool page_recover(struct arena *arena, uint64_t *at, const struct arena_p
         enum arena_page_state state = arena_word_state(word), next;
 
         if (state == ARENA_PAGE_EVICTED || state == ARENA_PAGE_RESTORING) {
-            claimed = claimed ||
-                      (record->kept && record->generation == arena_word_generation(word) &&
-                          arena->space != NULL && tier_slot_claim(arena->space, record->slot) == 0);
+            claimed =
+                claimed || (record->kept && record->generation == arena_word_generation(word) &&
+                               arena->space != NULL && !finding->other_tier &&
+                               tier_slot_claim(arena->space, record->slot) == 0);
             next = claimed ? ARENA_PAGE_EVICTED : ARENA_PAGE_LOST;
         } else if (state == ARENA_PAGE_EVICTING) {
             next = ARENA_PAGE_RESIDENT;
@@ -150,19 +159,22 @@ static bool page_recover(struct arena *arena, uint64_t *at, const struct arena_p
         }
         if (next == state ||
             __atomic_compare_exchange_n(at, &word, arena_word_with_state(word, next), false,
-                __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+                __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
+            finding->lost += next == ARENA_PAGE_LOST && record->kept &&
+                             record->generation == arena_word_generation(word);
             return claimed;
+        }
     }
 }
 
-static int chunk_recover(struct arena *arena, uint32_t index)
+static int chunk_recover(struct arena *arena, uint32_t index, struct finding *finding)
 {
     uint32_t count = arena->table.layout.pages_per_chunk, slots = 0;
     struct arena_page *records = arena_kept_pages(arena, index);
     struct arena_table_page *pages = &arena->table.pages[(size_t) index * count];
 
     for (uint32_t i = 0; i < count; i++) {
-        bool counts = page_recover(arena, &pages[i].word, &records[i]);
+        bool counts = page_recover(arena, &pages[i].word, &records[i], finding);
 
         if (!counts)
             records[i] = (struct arena_page){.slot = ARENA_NO_SLOT};
@@ -193,21 +205,24 @@ static void chunks_lose(struct arena *arena)
 /* ------------------------------------------------------------------ all of it */
 
 static int arena_fill_in(struct arena *arena, const struct arena_kept *kept,
-    const struct arena_table_header *layout, int table_fd, int pages_fd)
+    const struct arena_table_header *layout, int table_fd, int pages_fd, struct finding *finding)
 {
     int r = table_map(arena, table_fd, layout);
 
     if (r == 0)
         r = arena_kept_map(arena, pages_fd);
+    finding->other_tier =
+        kept->memory_bytes != 0 &&
+        kept->memory_bytes != hosting_memory_bytes(arena->broker->hosting[arena->device]);
     if (r == 0)
-        r = space_make(arena, kept->format);
+        r = arena_space_make(arena, kept->format);
     if (r == 0) {
         arena->chunks = calloc(layout->max_chunks, sizeof(struct arena_chunk *));
         r = arena->chunks != NULL ? holders_recover(arena) : -ENOMEM;
     }
     arena->top = r == 0 ? kept->top : 0;
     for (uint32_t i = 0; r == 0 && i < kept->top; i++)
-        r = chunk_recover(arena, i);
+        r = chunk_recover(arena, i, finding);
     if (r == 0)
         r = arena_enlist(arena);
     return r;
@@ -238,8 +253,6 @@ static void arena_go_on(struct arena *arena)
     if (arena->departed != 0)
         list_append(&hosting->departed, &arena->departed_link);
     chunks_lose(arena);
-    if (hosting->mover != NULL)
-        mover_keep(hosting->mover, true);
     hosting_kick(hosting);
 }
 
@@ -251,6 +264,7 @@ static bool arena_recover(struct broker *broker, const struct core_lease_view *l
     struct arena_table_header layout;
     struct arena_kept kept;
     struct arena *arena;
+    struct finding finding = {0};
     int r;
 
     if (table == NULL || pages == NULL || !kept_read(lease, pages->fd, &kept, &layout))
@@ -260,7 +274,7 @@ static bool arena_recover(struct broker *broker, const struct core_lease_view *l
         return false;
     arena->lease = lease->id;
     arena->tenant = lease->tenant;
-    r = arena_fill_in(arena, &kept, &layout, table->fd, pages->fd);
+    r = arena_fill_in(arena, &kept, &layout, table->fd, pages->fd, &finding);
     if (r < 0) {
         log_warning("arena %llu can't be gone on with: %s", (unsigned long long) lease->id,
             r == -ENOENT ? "a holder's fd is missing" : strerror(-r));
@@ -269,17 +283,23 @@ static bool arena_recover(struct broker *broker, const struct core_lease_view *l
     }
     items_close(arena);
     arena_go_on(arena);
+    if (finding.lost > 0)
+        log_warning("arena %llu goes on without %u page%s that lay in the host tier",
+            (unsigned long long) lease->id, finding.lost, PLURAL_S(finding.lost));
+    broker->recovery.lost_pages += finding.lost;
     return true;
 }
 
-uint32_t arenas_recover(struct broker *broker)
+void arenas_recover(struct broker *broker)
 {
     struct core_lease_view lease = {0};
-    uint32_t count = 0;
 
     while (core_lease_next(broker->core, lease.id, &lease)) {
-        if (lease.kind == CORE_LEASE_ARENA && arena_recover(broker, &lease))
-            count++;
+        if (lease.kind != CORE_LEASE_ARENA)
+            continue;
+        if (arena_recover(broker, &lease))
+            broker->recovery.arenas++;
+        else
+            broker->recovery.lost_arenas++;
     }
-    return count;
 }

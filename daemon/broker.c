@@ -396,11 +396,8 @@ static int broker_start(struct broker *broker, char error[CONFIG_ERROR_BYTES])
     if (r < 0)
         return r;
     r = executor_new(broker->gpu, broker->store, &broker->executor);
-    if (r < 0) {
-        (void) snprintf(error, CONFIG_ERROR_BYTES, "cannot start threads: %s", strerror(-r));
-        return r;
-    }
-    r = closer_new(&broker->closer);
+    if (r == 0)
+        r = closer_new(&broker->closer);
     if (r < 0) {
         (void) snprintf(error, CONFIG_ERROR_BYTES, "cannot start threads: %s", strerror(-r));
         return r;
@@ -420,8 +417,7 @@ static int broker_start(struct broker *broker, char error[CONFIG_ERROR_BYTES])
     if (r < 0)
         return r;
     for (uint32_t i = 0; r == 0 && i < broker->device_count; i++)
-        r = hosting_new(
-            broker, i, slab_device(broker, i) ? NULL : broker->config, &broker->hosting[i]);
+        r = hosting_new(broker, i, !slab_device(broker, i), &broker->hosting[i]);
     if (r < 0) {
         (void) snprintf(error, CONFIG_ERROR_BYTES, "no host tier (HostTier=): %s", strerror(-r));
         return r;
@@ -436,8 +432,12 @@ static int broker_start(struct broker *broker, char error[CONFIG_ERROR_BYTES])
         return r;
     }
     r = configure(broker, broker->config, error);
-    if (r == 0)
-        recover_end(broker);
+    if (r < 0)
+        return r;
+    recover_end(broker);
+    r = hostings_begin(broker);
+    if (r < 0)
+        (void) snprintf(error, CONFIG_ERROR_BYTES, "no host tier (HostTier=): %s", strerror(-r));
     return r;
 }
 

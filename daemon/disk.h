@@ -10,23 +10,28 @@
 
 #include "daemon/tier_disk.h"
 
-struct config;
 struct hosting;
 struct mover_result;
 
 struct disk {
     char *path;                /* as it was at start; NULL: none is configured */
+    bool refused;              /* it is, and can't be had */
+    bool old;                  /* the file is that of a broker before, and lies elsewhere */
     uint64_t retry_ns;         /* while it is suspended: until when */
     uint64_t pause_ns;         /* the last while; 0: it works */
-    char text[TIER_DISK_TEXT]; /* why it doesn't; empty: it does, or there is none */
+    char text[TIER_DISK_TEXT]; /* why nothing is put there; empty: it is, or there is none */
 };
 
 /*
  * What the configuration asks for: a file of `*ret_bytes`, or −1 and 0 where there is none or it
  * can't be had, which is logged and noted. Blocks: see tier_disk_open(). -ENOMEM.
  */
-int disk_open(struct disk *disk, const struct config *config, uint32_t device, int *ret_fd,
-    uint64_t *ret_bytes) _must_check_;
+int disk_open(struct hosting *hosting, int *ret_fd, uint64_t *ret_bytes) _must_check_;
+/* A file that a broker before has made, of `*ret_bytes`. -EINVAL when it is none, -ENOMEM. */
+int disk_adopt(struct hosting *hosting, int fd, uint64_t *ret_bytes) _must_check_;
+/* How long the configuration wants the file that there is: 0 where it names no disk, or another,
+ * or one that couldn't be had. */
+uint64_t disk_wanted(const struct hosting *hosting);
 /* Accepts a zero one. */
 void disk_clear(struct disk *disk);
 

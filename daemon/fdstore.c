@@ -130,6 +130,7 @@ static int inherit(struct fdstore *store)
         if (!fdstore_name_parse(names[i], &item->kind, &item->number))
             continue;
         item->fd = SD_LISTEN_FDS_START + i;
+        item->stored = true;
         store->item_count++;
         store->names_bytes += name_bytes(item->kind, item->number);
     }
@@ -252,11 +253,11 @@ static bool reserve(struct fdstore *store, size_t bytes)
     return room;
 }
 
-static void unreserve(struct fdstore *store, size_t bytes, bool broken)
+static void unreserve(struct fdstore *store, size_t count, size_t bytes, bool broken)
 {
     (void) pthread_mutex_lock(&store->mutex);
-    store->count = sub_saturate(store->count, 1);
-    store->names_bytes = sub_saturate(store->names_bytes, bytes);
+    store->count = sub_saturate(store->count, count);
+    store->names_bytes = sub_saturate(store->names_bytes, count * bytes);
     store->broken |= broken;
     (void) pthread_mutex_unlock(&store->mutex);
 }
@@ -275,11 +276,12 @@ int fdstore_put(struct fdstore *store, enum fdstore_kind kind, uint32_t number, 
     r = sd_pid_notify_with_fds(0, 0, text, &fd, 1);
     if (r > 0)
         return 0;
-    unreserve(store, bytes, false);
+    unreserve(store, 1, bytes, false);
     return r < 0 ? r : -ENOTCONN;
 }
 
-int fdstore_remove(struct fdstore *store, enum fdstore_kind kind, uint32_t number)
+/* All `count` that have the name. */
+static int name_remove(struct fdstore *store, enum fdstore_kind kind, uint32_t number, size_t count)
 {
     char name[FDSTORE_NAME_BYTES], text[80];
     int r;
@@ -287,8 +289,31 @@ int fdstore_remove(struct fdstore *store, enum fdstore_kind kind, uint32_t numbe
     (void) snprintf(
         text, sizeof(text), "FDSTOREREMOVE=1\nFDNAME=%s", fdstore_name(name, kind, number));
     r = sd_notify(0, text);
-    unreserve(store, name_bytes(kind, number), r <= 0);
+    unreserve(store, count, name_bytes(kind, number), r <= 0);
     return r > 0 ? 0 : r < 0 ? r : -ENOTCONN;
+}
+
+int fdstore_remove(struct fdstore *store, enum fdstore_kind kind, uint32_t number)
+{
+    return name_remove(store, kind, number, 1);
+}
+
+void fdstore_forget(struct fdstore *store, enum fdstore_kind kind, uint32_t number)
+{
+    const struct fdstore_item key = {.kind = kind, .number = number};
+    struct fdstore_item *end = store->items + store->item_count, *item;
+    size_t stored = 0;
+
+    item = bsearch(&key, store->items, store->item_count, sizeof(key), item_compare);
+    while (item != NULL && item > store->items && item_compare(item - 1, &key) == 0)
+        item--;
+    for (; item != NULL && item < end && item_compare(item, &key) == 0; item++) {
+        stored += item->stored;
+        item->stored = false;
+        close_fd(&item->fd);
+    }
+    if (stored > 0)
+        (void) name_remove(store, kind, number, stored);
 }
 
 int fdstore_barrier(struct fdstore *store)

@@ -42,6 +42,7 @@ struct fdstore_item {
     enum fdstore_kind kind;
     uint32_t number;
     int fd;         /* owned by the store until it is taken; -1: it was */
+    bool stored;    /* the service manager has it still */
     bool meant;     /* the caller's mark */
     bool ambiguous; /* another one has the same name: which is whose can't be told */
 };
@@ -68,6 +69,9 @@ struct fdstore_item *fdstore_find(
     const struct fdstore *store, enum fdstore_kind kind, uint32_t number);
 /* Closes an inherited fd here; that in the store stays. */
 void fdstore_close(struct fdstore_item *item);
+/* What was inherited under that name, however many fds, is neither here any more, unless it was
+ * taken, nor in the store: the name may be put again. Nothing where there was none. For start. */
+void fdstore_forget(struct fdstore *store, enum fdstore_kind kind, uint32_t number);
 
 /*
  * Gives a copy of the fd to the store, under a name that nothing there has. -ENOSPC when it is full

@@ -173,27 +173,7 @@ static int mover_make(struct hosting *hosting)
 
 /* ------------------------------------------------------------------ life */
 
-static int tier_make(struct hosting *hosting, const struct config *config)
-{
-    uint64_t memory_bytes, disk_bytes;
-    int disk_fd, r;
-
-    if (config == NULL)
-        return 0;
-    memory_bytes = config->devices[hosting->device].tier_bytes;
-    r = disk_open(&hosting->disk, config, hosting->device, &disk_fd, &disk_bytes);
-    if (r < 0 || (memory_bytes < TIER_SLAB_BYTES && disk_bytes == 0))
-        return r;
-    if (tier_kept_take(hosting->broker, hosting->device, &disk_fd, disk_bytes, &hosting->tier))
-        return 0;
-    r = tier_new_consume(memory_bytes, TIER_SLAB_BYTES, disk_fd, disk_bytes, &hosting->tier);
-    if (r == 0)
-        tier_kept_put(hosting->broker, hosting->device, hosting->tier);
-    return r;
-}
-
-int hosting_new(
-    struct broker *broker, uint32_t device, const struct config *config, struct hosting **ret)
+int hosting_new(struct broker *broker, uint32_t device, bool movable, struct hosting **ret)
 {
     struct hosting *hosting = calloc(1, sizeof(*hosting));
     int r;
@@ -215,16 +195,34 @@ int hosting_new(
     r = reclaim_init(&hosting->reclaim);
     if (hosting->turn == NULL)
         r = -ENOMEM;
-    if (r == 0)
-        r = tier_make(hosting, config);
-    if (r == 0 && hosting->tier != NULL)
-        r = mover_make(hosting);
+    if (r == 0 && movable)
+        r = tier_kept_begin(hosting);
     if (r < 0) {
         (void) hosting_free(hosting);
         return r;
     }
     *ret = hosting;
     return 0;
+}
+
+static int begin(struct hosting *hosting)
+{
+    int r = tier_kept_end(hosting);
+
+    if (r == 0 && hosting->tier != NULL)
+        r = mover_make(hosting);
+    if (r == 0 && hosting->mover != NULL && hosting->arena_count + hosting->segment_count > 0)
+        mover_keep(hosting->mover, true);
+    return r;
+}
+
+int hostings_begin(struct broker *broker)
+{
+    int r = 0;
+
+    for (size_t i = 0; r == 0 && i < broker->device_count; i++)
+        r = begin(broker->hosting[i]);
+    return r;
 }
 
 void hosting_mover_end(struct hosting *hosting)
@@ -277,6 +275,13 @@ bool hosting_page_fits(
     if (hosting->tier == NULL || !core_tenant_find(hosting->broker->core, tenant, &index))
         return true;
     return slot_format(hosting, index, element, page_bytes, &format) <= TIER_SLAB_BYTES;
+}
+
+uint64_t hosting_memory_bytes(const struct hosting *hosting)
+{
+    const struct tier *tier = hosting->tier;
+
+    return tier != NULL ? tier_bytes(tier) - tier_disk_bytes(tier) : 0;
 }
 
 int hosting_space_new(struct hosting *hosting, struct arena *arena)

@@ -25,6 +25,8 @@ struct hosting {
     struct broker *broker;
     uint32_t device;
     struct tier *tier;           /* NULL: HostTier=0, and no disk */
+    bool tier_kept;              /* it is that of the broker before … */
+    bool tier_left;              /* … of whose movers one may still write there */
     struct disk disk;            /* behind it */
     struct mover_control *mover; /* NULL: the same */
     struct event *turn;
@@ -58,9 +60,11 @@ struct hosting {
     struct move move; /* scratch of one turn */
 };
 
-/* With a tier as the broker's configuration says; NULL: none. -ENOMEM, -errno. */
-int hosting_new(struct broker *broker, uint32_t device, const struct config *config,
-    struct hosting **ret) _must_check_;
+/* With a tier as was left or is configured, where memory can move. -ENOMEM, -errno. */
+int hosting_new(
+    struct broker *broker, uint32_t device, bool movable, struct hosting **ret) _must_check_;
+/* Arenas of the broker before are there again: what every device has begins. -ENOMEM, -errno. */
+int hostings_begin(struct broker *broker) _must_check_;
 /* Ends the mover (blocks at most a second): every job is answered. Idempotent. */
 void hosting_mover_end(struct hosting *hosting);
 /* The same, and frees every arena. Accepts NULL, returns NULL. */
@@ -77,6 +81,8 @@ void hosting_at(struct hosting *hosting, uint64_t at_ns);
 /* Whether such pages of the tenant can be evicted: a slot lies within a slab. True without tier. */
 bool hosting_page_fits(
     const struct hosting *hosting, const char *tenant, uint32_t element, uint64_t page_bytes);
+/* Of its tier that isn't on a disk; 0 without a tier. */
+uint64_t hosting_memory_bytes(const struct hosting *hosting);
 /* Gives an arena that is being bound its place in the tier, if there is a tier. -ENOMEM. */
 int hosting_space_new(struct hosting *hosting, struct arena *arena) _must_check_;
 /* Whether pages are on their way, or a worker is to be told that they were. */

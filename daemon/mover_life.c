@@ -13,6 +13,7 @@
 
 #include "base/log.h"
 #include "daemon/mover_control_private.h"
+#include "daemon/tier_file.h"
 
 /* Kept for one that found no memory for its context, and for one that found that too little:
  * contexts of real devices take 100 to 600 MiB. */
@@ -57,7 +58,7 @@ static int hello_send(struct mover_control *control)
     _cleanup_fdset_ struct fdset fds = FDSET_EMPTY;
     Gmb__MoverMessage message;
     Gmb__MoverHello hello;
-    uint64_t disk_bytes = tier_stats(control->tier).disk_bytes;
+    uint64_t disk_bytes = tier_disk_bytes(control->tier);
     int r = fd_add(&fds, tier_fd(control->tier));
 
     if (r == 0 && disk_bytes > 0)

@@ -25,17 +25,21 @@
 
 /* ------------------------------------------------------------------ store and ledger */
 
-/* For the log by the caller, and for whoever asks later. The last word stands. */
-static const char *degraded_set(struct recovery *found, const char *format, ...) _printf_(2, 3);
-
-static const char *degraded_set(struct recovery *found, const char *format, ...)
+const char *recover_degraded(struct recovery *found, const char *format, ...)
 {
+    size_t length = strlen(found->degraded);
+    const char *begin;
     va_list args;
 
+    if (length > 0)
+        length +=
+            (size_t) snprintf(found->degraded + length, sizeof(found->degraded) - length, "; ");
+    length = MIN(length, sizeof(found->degraded) - 1);
+    begin = found->degraded + length;
     va_start(args, format);
-    (void) vsnprintf(found->degraded, sizeof(found->degraded), format, args);
+    (void) vsnprintf(found->degraded + length, sizeof(found->degraded) - length, format, args);
     va_end(args);
-    return found->degraded;
+    return begin;
 }
 
 static size_t uuids_get(const struct broker *broker, struct uuid uuids[LIMIT_DEVICES])
@@ -48,17 +52,10 @@ static size_t uuids_get(const struct broker *broker, struct uuid uuids[LIMIT_DEV
 /* Without it nothing is kept, and all goes on as without a store. */
 static void store_give_up(struct broker *broker, const char *what, int r)
 {
-    log_warning("%s", degraded_set(&broker->recovery, "%s: %s; a restart will lose every lease",
+    log_warning("%s", recover_degraded(&broker->recovery, "%s: %s; a restart will lose every lease",
                           what, strerror(-r)));
     broker->ledger = ledger_free(broker->ledger);
     broker->store = fdstore_free(broker->store);
-}
-
-/* Closes what an earlier broker left under that name, here and there. */
-static void item_drop(struct broker *broker, struct fdstore_item *item)
-{
-    (void) fdstore_remove(broker->store, item->kind, item->number);
-    fdstore_close(item);
 }
 
 static void items_drop_all(struct broker *broker)
@@ -68,7 +65,7 @@ static void items_drop_all(struct broker *broker)
 
     for (size_t i = 0; i < count; i++) {
         if (items[i].fd >= 0)
-            item_drop(broker, &items[i]);
+            fdstore_forget(broker->store, items[i].kind, items[i].number);
     }
 }
 
@@ -105,12 +102,12 @@ static bool ledger_take(struct broker *broker)
         return true;
     }
     if (r == -EPROTONOSUPPORT)
-        (void) degraded_set(&broker->recovery,
+        (void) recover_degraded(&broker->recovery,
             "the ledger of the broker before has version %u, this broker reads %u: it starts "
             "without, clients keep what they have mapped and lose their leases",
             version, LEDGER_VERSION);
     else
-        (void) degraded_set(&broker->recovery,
+        (void) recover_degraded(&broker->recovery,
             "the ledger of the broker before can't be read (%s): this one starts without, clients "
             "keep what they have mapped and lose their leases",
             r == -ENOENT   ? "it is missing"
@@ -155,7 +152,7 @@ static int strays_drop(struct broker *broker)
     for (size_t i = 0; r == 0 && i < count; i++) {
         if (items[i].fd < 0 || items[i].meant || items[i].kind != FDSTORE_CHUNK)
             continue;
-        item_drop(broker, &items[i]);
+        fdstore_forget(broker->store, items[i].kind, items[i].number);
         found->strays++;
     }
     if (r == 0 && found->strays > 0)
@@ -306,7 +303,7 @@ static bool chunk_adopt(struct restoring *restoring, const struct ledger_record 
     }
     log_warning("chunk %u can't be taken over: %s", record->core.number,
         error.text[0] != '\0' ? error.text : strerror(-r));
-    item_drop(broker, item);
+    fdstore_forget(broker->store, item->kind, item->number);
     return false;
 }
 
@@ -412,41 +409,35 @@ int recover_records(struct broker *broker)
 
 /* ------------------------------------------------------------------ the end */
 
-static const char *ledger_text(const struct recovery *found, char text[LIMIT_TEXT_BYTES])
-{
-    (void) snprintf(text, LIMIT_TEXT_BYTES,
-        "the ledger doesn't add up: %u damaged and %u contradicting records, %u of devices that "
-        "are gone; %u chunks have no memory here and stay with whoever maps them",
-        found->damaged, found->refused, found->gone, found->stuck);
-    return text;
-}
-
-static const char *segments_text(const struct recovery *found, char text[LIMIT_TEXT_BYTES])
-{
-    (void) snprintf(text, LIMIT_TEXT_BYTES, "%u segment%s can't be served any more: %.150s",
-        found->segments_harmed, PLURAL_S(found->segments_harmed), found->segment_harmed);
-    return text;
-}
-
 static void found_log(struct recovery *found)
 {
     bool ledger = found->damaged + found->refused + found->stuck + found->gone > 0;
-    char text[LIMIT_TEXT_BYTES];
+    char before[LIMIT_TEXT_BYTES];
 
+    (void) snprintf(before, sizeof(before), "%s", found->degraded);
     log_notice("start %u with this ledger: %u client%s, %u lease%s, %u chunk%s, %u segment%s taken "
                "over; %u client%s died meanwhile",
         found->epoch, found->clients, PLURAL_S(found->clients), found->leases,
         PLURAL_S(found->leases), found->chunks, PLURAL_S(found->chunks), found->segments,
         PLURAL_S(found->segments), found->dead, PLURAL_S(found->dead));
-    if (ledger)
-        log_warning("%s", degraded_set(found, "%s", ledger_text(found, text)));
+    /* The longest last: there is room for so much. */
+    if (found->lost_arenas > 0)
+        (void) recover_degraded(found, "%u arena%s of the broker before can't be gone on with",
+            found->lost_arenas, PLURAL_S(found->lost_arenas));
+    if (found->lost_pages > 0)
+        (void) recover_degraded(found, "%u page%s of arenas lay in the host tier and are lost",
+            found->lost_pages, PLURAL_S(found->lost_pages));
     if (found->segments_harmed > 0)
-        log_warning("%s", degraded_set(found, "%s", segments_text(found, text)));
-    /* As much of both as there is room for. */
-    if (found->segments_harmed > 0 && ledger)
-        log_warning("%s", degraded_set(found, "%u segment%s can't be served any more; %.200s",
-                              found->segments_harmed, PLURAL_S(found->segments_harmed),
-                              ledger_text(found, text)));
+        (void) recover_degraded(found, "%u segment%s can't be served any more%s%.150s",
+            found->segments_harmed, PLURAL_S(found->segments_harmed), ledger ? "" : ": ",
+            ledger ? "" : found->segment_harmed);
+    if (ledger)
+        (void) recover_degraded(found,
+            "the ledger doesn't add up: %u damaged and %u contradicting records, %u of devices "
+            "that are gone; %u chunks have no memory here and stay with whoever maps them",
+            found->damaged, found->refused, found->gone, found->stuck);
+    if (strcmp(before, found->degraded) != 0)
+        log_warning("%s", found->degraded);
     if (found->strays > 0)
         log_info("%u file descriptors that no record names were let go", found->strays);
 }
@@ -463,7 +454,7 @@ void recover_end(struct broker *broker)
     free(TAKE_PTR(found->dead_ids));
     if (found->epoch == 0)
         return;
-    found->arenas = arenas_recover(broker);
+    arenas_recover(broker);
     segments_recover(broker);
     /* What belongs to nothing that is there. */
     items_drop_all(broker);

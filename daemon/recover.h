@@ -23,6 +23,7 @@ struct recovery {
     uint32_t damaged, refused;                      /* records */
     uint32_t strays;                                /* fds that no record names */
     uint32_t gone;                                  /* records of devices that are gone */
+    uint32_t lost_arenas, lost_pages;               /* pages: in the host tier, of other arenas */
     uint32_t epoch;
     char degraded[LIMIT_TEXT_BYTES]; /* what isn't as it was, as a sentence; else empty */
     core_id *dead_ids;               /* owned; until recover_end() */
@@ -33,5 +34,7 @@ struct recovery {
 int recover_begin(struct broker *broker, char error[FDSTORE_ERROR_BYTES]) _must_check_;
 /* After the core's devices, before its tenants. -ENOMEM, -errno. */
 int recover_records(struct broker *broker) _must_check_;
+/* One more sentence about what isn't as it was, which is returned for the log. */
+const char *recover_degraded(struct recovery *found, const char *format, ...) _printf_(2, 3);
 /* After the configuration: who died meanwhile is dead, and all is said. */
 void recover_end(struct broker *broker);

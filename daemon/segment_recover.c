@@ -88,8 +88,6 @@ static void summed_count(struct segment *segment)
 
     segment->summed = segment->sums != NULL;
     hosting->segment_count += segment->summed;
-    if (segment->summed && hosting->mover != NULL)
-        mover_keep(hosting->mover, true);
 }
 
 static bool slots_claim(struct segment *segment)
@@ -102,8 +100,10 @@ static bool slots_claim(struct segment *segment)
             &segment->store) < 0)
         return false;
     for (uint32_t i = 0; i < segment->pieces; i++) {
-        if (tier_slot_claim(segment->store, segment->slots[i]) < 0)
+        if (tier_slot_claim(segment->store, segment->slots[i]) < 0) {
+            segment->store = tier_space_free(segment->store);
             return false;
+        }
     }
     segment->stored = true;
     hosting->evicted[space->tenant] += segment->pieces * segment->piece_bytes;

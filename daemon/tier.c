@@ -2,6 +2,7 @@
  * Slabs are numbered by their place in the memfd, and on from there in the file on the disk. A free
  * slab is on one of two stacks of its backing: those that hold host memory since somebody used them
  * are taken first, untouched ones last, so that no more memory is in use than was needed at once.
+ * Beyond a limit it is on neither, and out of use for good.
  *
  * A space keeps its slabs with room in a list for each backing, the one that was opened first in
  * front: slots are taken there, so that later slabs get empty. A full slab is in no list.
@@ -10,30 +11,29 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <linux/falloc.h>
-#include <stdio.h>
-#include <sys/file.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
-#include <time.h>
 
-#include "base/clock.h"
+#include "daemon/tier_file.h"
 #include "daemon/tier_slots.h"
 
 #define PAGE_BYTES 4096
 
 struct slab {
-    struct list link;         /* in its space's `open`, or in `clean` or `used` of its shelf */
+    struct list link;         /* in its space's `open`, or in a list of its shelf */
     struct list all;          /* in its space's `slabs` */
     struct tier_space *space; /* NULL: free */
+    bool clean;               /* and untouched */
     struct tier_slots slots;
 };
 
 /* The slabs of one backing. */
 struct shelf {
     struct list clean, used; /* free slabs: without and with host memory behind them */
+    struct list retired;     /* out of use, with host memory behind them */
     uint32_t count, clean_count, used_count;
+    uint32_t most;          /* in use */
+    uint32_t retired_count; /* out of use … */
+    uint32_t empty_count;   /* … and without host memory */
 };
 
 struct tier {
@@ -41,7 +41,8 @@ struct tier {
     uint64_t slab_bytes;
     uint32_t slab_count;
     struct shelf shelves[TIER_BACKING_MAX];
-    bool disk_suspended;
+    uint64_t before_bytes; /* that a broker before had: something may lie there */
+    bool disk_suspended, frozen;
     uint32_t spaces;
     uint64_t slot_bytes, slot_count, peak_slabs;
     struct slab slabs[];
@@ -58,24 +59,16 @@ struct tier_space {
     struct list slabs;                  /* struct slab.all */
 };
 
-static int tier_file(uint64_t bytes)
-{
-    _cleanup_close_ int fd = memfd_create("gmbd-host-tier", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-
-    if (fd < 0 || ftruncate(fd, (off_t) bytes) < 0 ||
-        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
-        return -errno;
-    return TAKE_FD(fd);
-}
-
 static void shelf_fill(struct shelf *shelf, struct slab *slabs, uint32_t count, bool dirty)
 {
     list_init(&shelf->clean);
     list_init(&shelf->used);
-    shelf->count = count;
+    list_init(&shelf->retired);
+    shelf->count = shelf->most = count;
     *(dirty ? &shelf->used_count : &shelf->clean_count) = count;
     for (uint32_t i = 0; i < count; i++) {
         list_init(&slabs[i].all);
+        slabs[i].clean = !dirty;
         list_append(dirty ? &shelf->used : &shelf->clean, &slabs[i].link);
     }
 }
@@ -88,7 +81,7 @@ static int tier_make(int memory_fd, uint64_t bytes, uint64_t slab_bytes, int dis
     uint64_t count = bytes / slab_bytes, disk_count = disk < 0 ? 0 : disk_bytes / slab_bytes;
     struct tier *tier;
 
-    if (bytes > INT64_MAX || disk_bytes > INT64_MAX - bytes || count + disk_count > UINT32_MAX)
+    if (count > TIER_SLABS_MAX || disk_count > TIER_SLABS_MAX)
         return -EINVAL;
     tier = calloc(1, sizeof(*tier) + (count + disk_count) * sizeof(tier->slabs[0]));
     if (tier == NULL)
@@ -111,24 +104,30 @@ int tier_new_consume(
 
     if (slab_bytes == 0 || slab_bytes % PAGE_BYTES != 0 || bytes > INT64_MAX)
         return -EINVAL;
-    fd = tier_file(bytes / slab_bytes * slab_bytes);
+    fd = tier_file_new(bytes / slab_bytes * slab_bytes);
     if (fd < 0)
         return fd;
     return tier_make(fd, bytes, slab_bytes, TAKE_FD(disk), disk_bytes, false, ret);
 }
 
-int tier_adopt_consume(
-    int fd, uint64_t slab_bytes, int disk_fd, uint64_t disk_bytes, struct tier **ret)
+int tier_adopt_consume(int fd, uint64_t slab_bytes, int disk_fd, uint64_t disk_bytes,
+    bool disk_kept, struct tier **ret)
 {
     _cleanup_close_ int memory = fd, disk = disk_fd;
     struct stat status;
+    int r = tier_file_seal(memory);
 
-    if (fstat(memory, &status) < 0)
-        return -errno;
+    if (r == 0 && fstat(memory, &status) < 0)
+        r = -errno;
+    if (r < 0)
+        return r;
     if (slab_bytes == 0 || status.st_size < 0 || (uint64_t) status.st_size % slab_bytes != 0)
         return -EINVAL;
-    return tier_make(TAKE_FD(memory), (uint64_t) status.st_size, slab_bytes, TAKE_FD(disk),
-        disk_bytes, true, ret);
+    r = tier_make(TAKE_FD(memory), (uint64_t) status.st_size, slab_bytes, TAKE_FD(disk), disk_bytes,
+        true, ret);
+    if (r == 0)
+        (*ret)->before_bytes = disk_kept ? tier_bytes(*ret) : (uint64_t) status.st_size;
+    return r;
 }
 
 int tier_new(uint64_t bytes, uint64_t slab_bytes, struct tier **ret)
@@ -160,6 +159,11 @@ int tier_disk_fd(const struct tier *tier)
 uint64_t tier_bytes(const struct tier *tier)
 {
     return tier->slab_count * tier->slab_bytes;
+}
+
+uint64_t tier_disk_bytes(const struct tier *tier)
+{
+    return tier->shelves[TIER_DISK].count * tier->slab_bytes;
 }
 
 uint64_t tier_slab_bytes(const struct tier *tier)
@@ -197,7 +201,7 @@ static uint32_t shelf_free(const struct shelf *shelf)
 /* Whether slots may be taken there. */
 static bool backing_open(const struct tier *tier, enum tier_backing backing)
 {
-    return backing == TIER_MEMORY || !tier->disk_suspended;
+    return !tier->frozen && (backing == TIER_MEMORY || !tier->disk_suspended);
 }
 
 /* Slabs that may be taken. */
@@ -210,11 +214,20 @@ static uint32_t slabs_free(const struct tier *tier)
     return count;
 }
 
+/* Slabs that are held or free. */
+static uint32_t shelf_service(const struct shelf *shelf)
+{
+    return shelf->count - shelf->retired_count;
+}
+
 /* Slabs that spaces hold. */
 static uint32_t slabs_held(const struct tier *tier)
 {
-    return tier->slab_count - shelf_free(&tier->shelves[TIER_MEMORY]) -
-           shelf_free(&tier->shelves[TIER_DISK]);
+    uint32_t count = 0;
+
+    for (enum tier_backing i = 0; i < TIER_BACKING_MAX; i++)
+        count += shelf_service(&tier->shelves[i]) - shelf_free(&tier->shelves[i]);
+    return count;
 }
 
 struct tier_stats tier_stats(const struct tier *tier)
@@ -222,14 +235,15 @@ struct tier_stats tier_stats(const struct tier *tier)
     const struct shelf *memory = &tier->shelves[TIER_MEMORY], *disk = &tier->shelves[TIER_DISK];
 
     return (struct tier_stats){
-        .total_bytes = tier_bytes(tier),
+        .total_bytes = (shelf_service(memory) + (uint64_t) shelf_service(disk)) * tier->slab_bytes,
         .slab_bytes = slabs_held(tier) * tier->slab_bytes,
         .free_bytes = slabs_free(tier) * tier->slab_bytes,
-        .disk_bytes = disk->count * tier->slab_bytes,
-        .disk_slab_bytes = (disk->count - shelf_free(disk)) * tier->slab_bytes,
+        .disk_bytes = shelf_service(disk) * tier->slab_bytes,
+        .disk_slab_bytes = (shelf_service(disk) - shelf_free(disk)) * tier->slab_bytes,
         .slot_bytes = tier->slot_bytes,
         .slot_count = tier->slot_count,
-        .touched_bytes = (memory->count - memory->clean_count) * tier->slab_bytes,
+        .touched_bytes =
+            (memory->count - memory->clean_count - memory->empty_count) * tier->slab_bytes,
         .slab_peak_bytes = tier->peak_slabs * tier->slab_bytes,
     };
 }
@@ -266,9 +280,15 @@ static bool account_allows(const struct tier_account *account, uint64_t bytes)
     return sub_saturate(account->max_bytes, account->charged_bytes) >= bytes;
 }
 
-/* A free slab, on the stack of those that are `used` or not, becomes the space's. -ENOMEM. */
-static int slab_enter(
-    struct tier_space *space, struct slab *slab, enum tier_backing backing, bool used)
+/* A free slab is on no stack any more. */
+static void shelf_remove(struct shelf *shelf, struct slab *slab)
+{
+    list_remove(&slab->link);
+    *(slab->clean ? &shelf->clean_count : &shelf->used_count) -= 1;
+}
+
+/* A free slab becomes the space's. -ENOMEM. */
+static int slab_enter(struct tier_space *space, struct slab *slab, enum tier_backing backing)
 {
     struct tier *tier = space->tier;
     struct shelf *shelf = &tier->shelves[backing];
@@ -276,8 +296,8 @@ static int slab_enter(
 
     if (r < 0)
         return r;
-    list_remove(&slab->link);
-    *(used ? &shelf->used_count : &shelf->clean_count) -= 1;
+    shelf_remove(shelf, slab);
+    slab->clean = false;
     slab->space = space;
     list_append(&space->open[backing], &slab->link);
     list_append(&space->slabs, &slab->all);
@@ -291,7 +311,6 @@ static int slab_take(struct tier_space *space, enum tier_backing backing, struct
 {
     struct tier *tier = space->tier;
     struct shelf *shelf = &tier->shelves[backing];
-    bool used = shelf->used_count > 0;
     struct slab *slab;
     int r;
 
@@ -299,10 +318,54 @@ static int slab_take(struct tier_space *space, enum tier_backing backing, struct
         return TIER_FULL;
     if (!account_allows(space->account, tier->slab_bytes))
         return TIER_HOST_MAX;
-    slab = list_first(used ? &shelf->used : &shelf->clean, struct slab, link);
-    r = slab_enter(space, slab, backing, used);
+    slab = list_first(shelf->used_count > 0 ? &shelf->used : &shelf->clean, struct slab, link);
+    r = slab_enter(space, slab, backing);
     *ret = slab;
     return r;
+}
+
+/* Its bytes in the file are no longer there, nor is what they took. -errno. */
+static int slab_punch(const struct tier *tier, const struct slab *slab)
+{
+    uint64_t memory = tier->shelves[TIER_MEMORY].count, at = (uint64_t) (slab - tier->slabs);
+    int fd = at < memory ? tier->fd : tier->disk_fd;
+
+    at = (at < memory ? at : at - memory) * tier->slab_bytes;
+    return tier_file_punch(fd, at, tier->slab_bytes);
+}
+
+/* On no stack and nobody's: nobody gets it again. A mover may have memory page-locked, and has
+ * nothing of the disk; where that can't take its room back, it has it when the file is closed. */
+static void slab_retire(struct tier *tier, struct slab *slab, enum tier_backing backing)
+{
+    struct shelf *shelf = &tier->shelves[backing];
+
+    shelf->retired_count++;
+    if (backing == TIER_DISK)
+        (void) slab_punch(tier, slab);
+    if (backing == TIER_DISK || slab->clean)
+        shelf->empty_count++;
+    else
+        list_append(&shelf->retired, &slab->link);
+}
+
+void tier_limit(struct tier *tier, enum tier_backing backing, uint64_t bytes)
+{
+    struct shelf *shelf = &tier->shelves[backing];
+
+    shelf->most = (uint32_t) MIN(bytes / tier->slab_bytes, (uint64_t) shelf->count);
+    while (shelf_service(shelf) > shelf->most && shelf_free(shelf) > 0) {
+        struct list *stack = shelf->used_count > 0 ? &shelf->used : &shelf->clean;
+        struct slab *slab = container_of(stack->prev, struct slab, link);
+
+        shelf_remove(shelf, slab);
+        slab_retire(tier, slab, backing);
+    }
+}
+
+void tier_freeze(struct tier *tier)
+{
+    tier->frozen = true;
 }
 
 static void slab_give(struct slab *slab)
@@ -319,9 +382,13 @@ static void slab_give(struct slab *slab)
     slab->space = NULL;
     list_remove(&slab->link);
     list_remove(&slab->all);
-    /* Last in, first out: what was used last is most likely still in a cache. */
-    list_insert_after(&shelf->used, &slab->link);
-    shelf->used_count++;
+    if (shelf_service(shelf) > shelf->most) {
+        slab_retire(tier, slab, backing);
+    } else {
+        /* Last in, first out: what was used last is most likely still in a cache. */
+        list_insert_after(&shelf->used, &slab->link);
+        shelf->used_count++;
+    }
     space->slab_counts[backing]--;
     space->account->charged_bytes -= tier->slab_bytes;
 }
@@ -380,13 +447,12 @@ int tier_slot_claim(struct tier_space *space, uint64_t offset)
     struct slab *slab;
     int r;
 
-    if (offset >= tier_bytes(tier) || within % space->slot_bytes != 0 ||
+    if (offset >= tier->before_bytes || within % space->slot_bytes != 0 ||
         within / space->slot_bytes >= space->slots_per_slab)
         return -EINVAL;
     slab = &tier->slabs[offset / tier->slab_bytes];
     if (slab->space == NULL) {
-        /* Nothing was given back yet: one backing's free slabs are all on one stack. */
-        r = slab_enter(space, slab, backing, tier->shelves[backing].used_count > 0);
+        r = slab_enter(space, slab, backing);
         if (r < 0)
             return r;
     }
@@ -476,7 +542,7 @@ uint32_t tier_upcoming(const struct tier *tier, uint64_t *ret_offsets, uint32_t 
     const struct list *stacks[] = {&shelf->used, &shelf->clean};
     uint32_t count = 0;
 
-    for (size_t i = 0; i < ARRAY_SIZE(stacks); i++) {
+    for (size_t i = 0; !tier->frozen && i < ARRAY_SIZE(stacks); i++) {
         list_for_each(slab, stacks[i], struct slab, link)
         {
             if (count == max)
@@ -495,9 +561,9 @@ void tier_touch(struct tier *tier, uint64_t offset)
     /* One that was used before is there already. */
     if (list_first(&shelf->clean, struct slab, link) != slab)
         return;
-    list_remove(&slab->link);
+    shelf_remove(shelf, slab);
+    slab->clean = false;
     list_append(&shelf->used, &slab->link);
-    shelf->clean_count--;
     shelf->used_count++;
 }
 
@@ -506,59 +572,27 @@ int tier_trim(struct tier *tier, uint32_t slabs)
     struct shelf *shelf = &tier->shelves[TIER_MEMORY];
     int count = 0;
 
-    while (slabs-- > 0 && shelf->used_count > 0) {
-        struct slab *slab = container_of(shelf->used.prev, struct slab, link);
-        uint64_t offset = (uint64_t) (slab - tier->slabs) * tier->slab_bytes;
+    for (; slabs > 0; slabs--) {
+        bool retired = !list_empty(&shelf->retired);
+        struct list *last = retired ? shelf->retired.prev : shelf->used.prev;
+        struct slab *slab = container_of(last, struct slab, link);
+        int r;
 
-        if (fallocate(tier->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t) offset,
-                (off_t) tier->slab_bytes) < 0)
-            return -errno;
-        list_remove(&slab->link);
-        list_insert_after(&shelf->clean, &slab->link);
-        shelf->used_count--;
-        shelf->clean_count++;
+        if (!retired && shelf->used_count == 0)
+            break;
+        r = slab_punch(tier, slab);
+        if (r < 0)
+            return r;
+        if (retired) {
+            list_remove(&slab->link);
+            shelf->empty_count++;
+        } else {
+            shelf_remove(shelf, slab);
+            list_insert_after(&shelf->clean, &slab->link);
+            shelf->clean_count++;
+        }
+        slab->clean = true;
         count++;
     }
     return count;
-}
-
-/* ------------------------------------------------------------------ movers of before */
-
-static int file_reopen(int fd, int *ret_fd)
-{
-    char path[32];
-
-    (void) snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-    *ret_fd = open(path, O_RDWR | O_CLOEXEC);
-    return *ret_fd < 0 ? -errno : 0;
-}
-
-int tier_lend(int fd, int *ret_fd)
-{
-    _cleanup_close_ int own = -1;
-    int r = file_reopen(fd, &own);
-
-    if (r == 0 && flock(own, LOCK_SH | LOCK_NB) < 0)
-        r = -errno;
-    if (r == 0)
-        *ret_fd = TAKE_FD(own);
-    return r;
-}
-
-int tier_quiet_wait(int fd, uint64_t patience_ns)
-{
-    uint64_t deadline_ns = add_saturate(clock_now(&clock_monotonic), patience_ns);
-    const struct timespec pause = {.tv_nsec = 1000000};
-    _cleanup_close_ int own = -1;
-    int r = file_reopen(fd, &own);
-
-    while (r == 0 && flock(own, LOCK_EX | LOCK_NB) < 0) {
-        if (errno != EWOULDBLOCK)
-            r = -errno;
-        else if (clock_now(&clock_monotonic) >= deadline_ns)
-            r = -ETIMEDOUT;
-        else
-            (void) nanosleep(&pause, NULL);
-    }
-    return r;
 }

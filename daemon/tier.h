@@ -23,12 +23,14 @@
 
 /* What a mover page-locks at once: one call for thousands of pages, and little enough to give. */
 #define TIER_SLAB_BYTES (UINT64_C(32) << 20)
+/* Of memory, and of a disk: 32 TiB. Each costs a hundred bytes, used or not. */
+#define TIER_SLABS_MAX (UINT32_C(1) << 20)
 
 enum tier_backing { TIER_MEMORY, TIER_DISK, TIER_BACKING_MAX };
 
 enum tier_outcome {
     TIER_OK = 0,
-    TIER_FULL,     /* every slab of the device is taken, or its disk is suspended */
+    TIER_FULL,     /* no slab of the device may be taken */
     TIER_HOST_MAX, /* the tenant's HostMax= */
     TIER_OUTCOME_MAX
 };
@@ -41,7 +43,7 @@ struct tier_account {
 };
 
 struct tier_stats {
-    uint64_t total_bytes;
+    uint64_t total_bytes;     /* of slabs that are held or may be, once limits are off: no others */
     uint64_t slab_bytes;      /* of slabs that spaces hold */
     uint64_t free_bytes;      /* of slabs that may be taken now */
     uint64_t disk_bytes;      /* of total_bytes, on the disk … */
@@ -66,20 +68,22 @@ int tier_new(uint64_t bytes, uint64_t slab_bytes, struct tier **ret) _must_check
 int tier_new_consume(uint64_t bytes, uint64_t slab_bytes, int disk_fd, uint64_t disk_bytes,
     struct tier **ret) _must_check_;
 /*
- * The tier of a broker before: the memfd as it is, and the disk's file. Takes both fds, also when
- * it fails. Nothing is allocated; tier_slot_claim() says what is. -EINVAL for a file of a size that
- * none of ours has.
+ * The tier of a broker before: the memfd as it is, and a file on the disk (−1 and 0: none), where
+ * something lies only if it is that broker's, too (`disk_kept`). Takes both fds, also on failure.
+ * Nothing is allocated; tier_slot_claim() says what is. -EINVAL for what can't be one of ours: no
+ * memory file, of no whole slabs, or of a size that isn't fixed and can't be.
  */
-int tier_adopt_consume(
-    int fd, uint64_t slab_bytes, int disk_fd, uint64_t disk_bytes, struct tier **ret) _must_check_;
+int tier_adopt_consume(int fd, uint64_t slab_bytes, int disk_fd, uint64_t disk_bytes,
+    bool disk_kept, struct tier **ret) _must_check_;
 /* Every space must have been freed. Accepts NULL, returns NULL. */
 struct tier *tier_free(struct tier *tier);
 
 /* Borrowed: of the memfd, and of the disk's file; −1: there is none. */
 int tier_fd(const struct tier *tier);
 int tier_disk_fd(const struct tier *tier);
-/* Of both. */
+/* Of both, and of the disk's alone, as the files are. */
 uint64_t tier_bytes(const struct tier *tier);
+uint64_t tier_disk_bytes(const struct tier *tier);
 uint64_t tier_slab_bytes(const struct tier *tier);
 struct tier_stats tier_stats(const struct tier *tier);
 
@@ -88,6 +92,15 @@ enum tier_backing tier_backing(const struct tier *tier, uint64_t offset);
 /* Whether something may be put on the disk, from now on. */
 void tier_disk_suspend(struct tier *tier, bool suspended);
 bool tier_disk_suspended(const struct tier *tier);
+
+/*
+ * From now on no more than `bytes` of that backing are held: what is free beyond them is never
+ * taken again, and what is held beyond them neither, once it is given back. The disk's room is
+ * free then, memory's after tier_trim(). Once for each backing.
+ */
+void tier_limit(struct tier *tier, enum tier_backing backing, uint64_t bytes);
+/* From now on no slot is taken at all: somebody may still write where nothing lies. */
+void tier_freeze(struct tier *tier);
 
 /*
  * The slots of one arena, of `slot_bytes` each (a multiple of 16). -EINVAL for other sizes, -EFBIG
@@ -104,17 +117,9 @@ int tier_slot_alloc(struct tier_space *space, uint64_t *ret_offset) _must_check_
 int tier_slot_free(struct tier_space *space, uint64_t offset) _must_check_;
 
 /* The slot at `offset` is this space's: found in what a broker before has left. -EINVAL when none
- * of its size lies there, -EBUSY when it is somebody's. Asks no limit. -ENOMEM. */
+ * of its size lies there, or nothing of before, -EBUSY when it is somebody's. Asks no limit, and
+ * comes before one. -ENOMEM. */
 int tier_slot_claim(struct tier_space *space, uint64_t offset) _must_check_;
-
-/*
- * A file of the tier's for a mover, the caller's: an open of its own, with a lock that lasts as
- * long as any process has it. -errno.
- */
-int tier_lend(int fd, int *ret_fd) _must_check_;
-/* Until nobody has such an open of the file any more, `patience_ns` at most. For start only.
- * -ETIMEDOUT, -errno. */
-int tier_quiet_wait(int fd, uint64_t patience_ns) _must_check_;
 
 /* Slots that tier_slot_alloc() would give from now on, if nobody else took a slab. */
 uint64_t tier_space_room(const struct tier_space *space);
@@ -132,7 +137,8 @@ void tier_touch(struct tier *tier, uint64_t offset);
 
 /*
  * Gives the host memory of up to `slabs` free slabs back to the kernel (the disk's room stays
- * reserved); how many they were, or -errno. Only while no mover runs: it page-locks slabs, and
- * memory that is locked would go on being used by it behind the memfd's back.
+ * reserved), of those beyond a limit first; how many they were, or -errno. Only while no mover
+ * runs: it page-locks slabs, and memory that is locked would go on being used by it
+ * behind the memfd's back.
  */
 int tier_trim(struct tier *tier, uint32_t slabs) _must_check_;

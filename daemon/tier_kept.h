@@ -1,19 +1,21 @@
 /*
- * The host tier of a broker before: what was evicted lies there. For start only: all of it blocks.
+ * The host tier at a start: that of the broker before where there is one, for what was evicted lies
+ * there, and else one as it is configured.
+ *
+ * What was left is looked for first, whatever the configuration says now: pages are worth more
+ * than a size. Only when arenas are there again is it known whether anything lies there. If nothing
+ * does, one as configured takes its place; else it goes on as it is, and of what the configuration
+ * takes away nothing is used again.
+ *
+ * For start only: all of it blocks, on the store, the disk, and movers of the broker before.
  */
 #pragma once
 
-#include "daemon/tier.h"
+#include "base/macro.h"
 
-struct broker;
+struct hosting;
 
-/*
- * Takes over what is in the store for the device, once no mover of the broker before writes there
- * any more. `*disk_fd`, a new file, is closed and replaced where there is one from before, and
- * consumed. False, with nothing changed, where there is nothing to go on with.
- */
-bool tier_kept_take(
-    struct broker *broker, uint32_t device, int *disk_fd, uint64_t disk_bytes, struct tier **ret);
-/* A new tier is put into the store, if there is one. Where it can't be, arenas don't outlive the
- * broker, which is logged. */
-void tier_kept_put(struct broker *broker, uint32_t device, const struct tier *tier);
+/* Before arenas are restored: `hosting->tier`, NULL where there is to be none. -ENOMEM, -errno. */
+int tier_kept_begin(struct hosting *hosting) _must_check_;
+/* After it. The same. */
+int tier_kept_end(struct hosting *hosting) _must_check_;

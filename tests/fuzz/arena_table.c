@@ -191,7 +191,7 @@ static void world_begin(
     world->broker.base = event_base_new();
     FUZZ_CHECK(world->broker.base != NULL);
     FUZZ_CHECK(segments_new(&world->broker, &world->broker.segments) == 0);
-    FUZZ_CHECK(hosting_new(&world->broker, 0, NULL, &world->hosting) == 0);
+    FUZZ_CHECK(hosting_new(&world->broker, 0, false, &world->hosting) == 0);
     world->broker.hosting[0] = world->hosting;
     world->client = (struct client){.id = 7, .broker = &world->broker, .session = &nobody};
     list_init(&world->broker.observers);

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tests/integration/orders.h"
+
 #define WAIT_NS UINT64_C(15000000000)
 
 static void need(int r, const char *what)
@@ -138,11 +140,42 @@ void pages_fill(struct pages *pages, uint32_t count)
     pages->count += count;
 }
 
-void pages_check(struct pages *pages, uint32_t first, uint32_t count, uint32_t step)
+/* It is resident. */
+static void page_compare(struct pages *pages, uint32_t page)
 {
     uint64_t *expected = malloc(pages->page_bytes), *found = malloc(pages->page_bytes);
 
     ck_assert(expected != NULL && found != NULL);
+    bytes_make(pages, page, expected);
+    need(pages->to_host(found, address_of(pages, page), pages->page_bytes), "copy to host");
+    ck_assert_msg(
+        memcmp(expected, found, pages->page_bytes) == 0, "page %u holds other bytes", page);
+    free(expected);
+    free(found);
+}
+
+uint32_t pages_check_or_lost(struct pages *pages)
+{
+    uint32_t lost = 0;
+
+    for (uint32_t i = 0; i < pages->count; i++) {
+        int r = gmb_page_pin(pages->arena, 1, &pages->pages[i]), pinned = r;
+
+        if (r == GMB_PIN_WAITING)
+            r = gmb_page_wait(pages->arena, 1, &pages->pages[i], pages->wait_ns);
+        ck_assert_msg(r == GMB_PIN_READY || r == GMB_PIN_LOST, "page %u: %d, %s", pages->pages[i],
+            r, r < 0 ? gmb_error_text() : "");
+        if (r == GMB_PIN_READY)
+            page_compare(pages, pages->pages[i]);
+        lost += r == GMB_PIN_LOST;
+        if (pinned != GMB_PIN_LOST)
+            need(gmb_page_unpin(pages->arena, 1, &pages->pages[i]), "unpin");
+    }
+    return lost;
+}
+
+void pages_check(struct pages *pages, uint32_t first, uint32_t count, uint32_t step)
+{
     for (uint32_t i = first; i < first + count; i += step) {
         uint32_t n = MIN(step, first + count - i);
         int r = gmb_page_pin(pages->arena, n, &pages->pages[i]);
@@ -150,17 +183,10 @@ void pages_check(struct pages *pages, uint32_t first, uint32_t count, uint32_t s
         ck_assert_msg(r == GMB_PIN_READY || r == GMB_PIN_WAITING, "pin: %d, %s", r,
             r < 0 ? gmb_error_text() : "");
         need(gmb_page_wait(pages->arena, n, &pages->pages[i], pages->wait_ns), "wait");
-        for (uint32_t k = i; k < i + n; k++) {
-            bytes_make(pages, pages->pages[k], expected);
-            need(pages->to_host(found, address_of(pages, pages->pages[k]), pages->page_bytes),
-                "copy to host");
-            ck_assert_msg(memcmp(expected, found, pages->page_bytes) == 0,
-                "page %u holds other bytes", pages->pages[k]);
-        }
+        for (uint32_t k = i; k < i + n; k++)
+            page_compare(pages, pages->pages[k]);
         need(gmb_page_unpin(pages->arena, n, &pages->pages[i]), "unpin");
     }
-    free(expected);
-    free(found);
 }
 
 void pages_restore(struct pages *pages)
@@ -178,6 +204,23 @@ struct gmb_arena_stats pages_stats(const struct pages *pages)
 
     need(gmb_arena_get_stats(pages->arena, &stats), "statistics");
     return stats;
+}
+
+void pages_wait_connected(const struct pages *pages)
+{
+    wait_until(gmb_connection(pages->session) == GMB_CONNECTION_READY);
+}
+
+void pages_evict(struct pages *pages, const struct harness *harness, uint64_t count)
+{
+    uint64_t deadline = harness_now_ms() + 2 * HARNESS_DEADLINE_MS;
+
+    while (pages_stats(pages).evicted_pages < count) {
+        ck_assert_msg(harness_now_ms() < deadline, "%llu pages of %llu were evicted",
+            (unsigned long long) pages_stats(pages).evicted_pages, (unsigned long long) count);
+        (void) order_evict(harness, "test", UINT64_C(512) << 20);
+        harness_breathe();
+    }
 }
 
 void pages_wait_evicted(const struct pages *pages, uint64_t count)

@@ -42,6 +42,13 @@ void pages_check(struct pages *pages, uint32_t first, uint32_t count, uint32_t s
 /* Pins all pages, waits until they are resident, and unpins them. */
 void pages_restore(struct pages *pages);
 
+/* Every page has its bytes, or is lost; how many are. */
+uint32_t pages_check_or_lost(struct pages *pages);
+/* Until the session is there again, of a broker that went away. */
+void pages_wait_connected(const struct pages *pages);
+/* Has as much as can be taken from the tenant `test` until so many pages lie in the host tier. */
+void pages_evict(struct pages *pages, const struct harness *harness, uint64_t count);
+
 struct gmb_arena_stats pages_stats(const struct pages *pages);
 /* Until so many pages lie in the host tier. */
 void pages_wait_evicted(const struct pages *pages, uint64_t count);

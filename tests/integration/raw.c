@@ -4,6 +4,7 @@
 #include <check.h>
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
 
 void raw_dial(struct raw *raw, const struct harness *harness)
@@ -336,6 +337,19 @@ void raw_expect_accounts(const struct harness *harness)
                           device->unaccounted_bytes + device->free_bytes,
         device->total_bytes);
     ck_assert_uint_eq(device->orphaned_bytes, 0);
+    frame_message_free(&reply->base);
+}
+
+void raw_device(
+    const struct harness *harness, Gmb__DeviceStatus *ret, char failure[LIMIT_TEXT_BYTES])
+{
+    Gmb__ControlReply *reply = raw_status(harness);
+    const Gmb__DeviceStatus *device = reply->status->devices[0];
+
+    *ret = *device;
+    ret->name = ret->failure = ret->tier_path = ret->tier_disk_failure = NULL;
+    ret->uuid = (ProtobufCBinaryData){0};
+    (void) snprintf(failure, LIMIT_TEXT_BYTES, "%s", device->tier_disk_failure);
     frame_message_free(&reply->base);
 }
 

@@ -61,6 +61,9 @@ enum gmb_status raw_reload(const struct harness *harness);
 void raw_expect_accounts(const struct harness *harness);
 /* `tenant` of the broker, its only device; fails the test if there is none. */
 void raw_tenant(const struct harness *harness, const char *tenant, Gmb__TenantDevice *ret);
+/* The broker's first device without its texts, and why nothing is put on its tier's disk. */
+void raw_device(
+    const struct harness *harness, Gmb__DeviceStatus *ret, char failure[LIMIT_TEXT_BYTES]);
 /* Sets one key; returns the status of the answer, GMB_STATUS_OK for TenantChanged. */
 enum gmb_status raw_set(
     const struct harness *harness, const char *tenant, const char *key, const char *value);

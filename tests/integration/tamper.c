@@ -8,16 +8,19 @@
  *     garble NAME:AT    one byte of that fd's file, by its bits 0x5a
  *     extra NAME        one more fd under a name that was never given
  *     twice NAME        that fd under the same name once more
+ *     become NAME KIND  that fd is another file, here and in the store: see made()
  *     devices LIST      those alone are there, by number
  *
- * Then it becomes the broker, GMBD.
+ * one in each line. Then it becomes the broker, GMBD.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
 
@@ -127,7 +130,49 @@ static void add_consume(char *name, int fd)
     names[count++] = name;
 }
 
-static void spoil(const char *what, char *argument)
+/* A file that nobody stores there. Nothing of these may be waited for. */
+static int made(const char *kind)
+{
+    int fds[2] = {-1, -1}, fd = -1;
+
+    if (strcmp(kind, "fifo") == 0) {
+        (void) pipe(fds);
+        return fds[0];
+    }
+    if (strcmp(kind, "socket") == 0) {
+        (void) socketpair(AF_UNIX, SOCK_STREAM, 0, fds);
+        return fds[0];
+    }
+    if (strcmp(kind, "folder") == 0)
+        return open("/", O_RDONLY | O_DIRECTORY);
+    if (strcmp(kind, "null") == 0 || strcmp(kind, "zero") == 0)
+        return open(kind[0] == 'n' ? "/dev/null" : "/dev/zero", O_RDWR);
+    if (strcmp(kind, "file") == 0)
+        return open("/tmp", O_TMPFILE | O_RDWR, 0600);
+    fd = memfd_create(kind, MFD_ALLOW_SEALING);
+    if (strcmp(kind, "huge") == 0 && ftruncate(fd, (off_t) 1 << 50) < 0)
+        fail(kind);
+    if (strcmp(kind, "odd") == 0 && ftruncate(fd, 12345) < 0)
+        fail(kind);
+    return fd;
+}
+
+static void become(const char *name, const char *kind)
+{
+    int place = SD_LISTEN_FDS_START + find(name), fd = made(kind);
+    char text[64];
+
+    if (fd < 0 || dup2(fd, place) < 0)
+        fail(kind);
+    (void) close(fd);
+    (void) sd_notifyf(0, "FDSTOREREMOVE=1\nFDNAME=%s", name);
+    (void) sd_notify_barrier(0, 10000000);
+    (void) snprintf(text, sizeof(text), "FDSTORE=1\nFDNAME=%s\nFDPOLL=0", name);
+    (void) sd_pid_notify_with_fds(0, 0, text, &place, 1);
+    (void) sd_notify_barrier(0, 10000000);
+}
+
+static void spoil(const char *what, char *argument, const char *kind)
 {
     if (strcmp(what, "flip") == 0)
         flip("ledger", (off_t) strtoll(argument, NULL, 10));
@@ -141,25 +186,40 @@ static void spoil(const char *what, char *argument)
         add_consume(argument, memfd_create("extra", 0));
     else if (strcmp(what, "twice") == 0)
         add_consume(argument, dup(SD_LISTEN_FDS_START + find(argument)));
+    else if (strcmp(what, "become") == 0)
+        become(argument, kind);
     else if (strcmp(what, "devices") == 0)
         (void) setenv("CUDA_VISIBLE_DEVICES", argument, 1);
 }
 
-int main(int argc, char **argv)
+/* Lines of the file, which is there no more: its fd would stand in the way of others. */
+static char *lines_take(const char *path)
 {
-    const char *path = getenv("GMBD_TAMPER"), *broker = getenv("GMBD");
-    char what[16] = "", argument[64] = "";
+    static char text[4096];
     FILE *file = path != NULL ? fopen(path, "re") : NULL;
 
-    (void) argc;
-    if (file != NULL) {
-        int found = fscanf(file, "%15s %63s", what, argument);
+    if (file == NULL)
+        return NULL;
+    text[fread(text, 1, sizeof(text) - 1, file)] = '\0';
+    (void) fclose(file);
+    (void) unlink(path);
+    return text;
+}
 
-        (void) fclose(file);
-        (void) unlink(path);
+int main(int argc, char **argv)
+{
+    const char *broker = getenv("GMBD");
+    char *lines = lines_take(getenv("GMBD_TAMPER")), *line;
+
+    (void) argc;
+    if (lines != NULL) {
         names_read();
-        if (found >= 1)
-            spoil(what, argument);
+        while ((line = strsep(&lines, "\n")) != NULL) {
+            char *what = strsep(&line, " "), *argument = strsep(&line, " ");
+
+            if (argument != NULL)
+                spoil(what, argument, line != NULL ? line : "");
+        }
         names_write();
     }
     (void) execv(broker, argv);

@@ -21,20 +21,10 @@
 /* Of a kill while pages move; each comes after another number of them. */
 #define KILLS 8
 
-static void connection_wait(const struct pages *pages)
-{
-    uint64_t deadline = harness_now_ms() + HARNESS_DEADLINE_MS;
-
-    while (gmb_connection(pages->session) != GMB_CONNECTION_READY) {
-        ck_assert_uint_lt(harness_now_ms(), deadline);
-        harness_breathe();
-    }
-}
-
 static void succeed(struct harness *harness, const struct pages *pages)
 {
     harness_succeed(harness, SIGKILL);
-    connection_wait(pages);
+    pages_wait_connected(pages);
 }
 
 START_TEST(evicted_pages_outlive_the_broker)
@@ -145,7 +135,7 @@ START_TEST(holders_of_a_shared_arena_go_on_with_it)
     (void) order_evict(&harness, "test", MIB(16));
     pages_wait_evicted(&pages, 7 * PER_CHUNK);
     succeed(&harness, &pages);
-    connection_wait(&other);
+    pages_wait_connected(&other);
     pages_use(&pages);
     pages_check(&pages, 0, pages.count, 16);
     pages_use(&other);

@@ -13,6 +13,7 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 
+#include "tests/integration/folder.h"
 #include "tests/integration/orders.h"
 #include "tests/integration/pages.h"
 #include "tests/unit/unit.h"
@@ -44,40 +45,18 @@ static void broker_start_with(const char *path, const char *memory, const char *
     harness_start(&harness, text);
 }
 
-static void device_get(Gmb__DeviceStatus *ret, char failure[LIMIT_TEXT_BYTES])
-{
-    Gmb__ControlRequest request = GMB__CONTROL_REQUEST__INIT;
-    Gmb__StatusGet get = GMB__STATUS_GET__INIT;
-    Gmb__ControlReply *reply;
-
-    request.body_case = GMB__CONTROL_REQUEST__BODY_STATUS_GET;
-    request.status_get = &get;
-    reply = raw_control(&harness, &request);
-    ck_assert_int_eq(reply->body_case, GMB__CONTROL_REPLY__BODY_STATUS);
-    *ret = *reply->status->devices[0];
-    (void) snprintf(failure, LIMIT_TEXT_BYTES, "%s", reply->status->devices[0]->tier_disk_failure);
-    frame_message_free(&reply->base);
-}
-
 static uint64_t disk_used(void)
 {
     char failure[LIMIT_TEXT_BYTES];
     Gmb__DeviceStatus device;
 
-    device_get(&device, failure);
+    raw_device(&harness, &device, failure);
     return device.tier_disk_used_bytes;
 }
 
 static void evict_until(uint64_t count)
 {
-    uint64_t deadline = harness_now_ms() + 2 * HARNESS_DEADLINE_MS;
-
-    while (pages_stats(&pages).evicted_pages < count) {
-        ck_assert_msg(harness_now_ms() < deadline, "%llu pages of %llu were evicted",
-            (unsigned long long) pages_stats(&pages).evicted_pages, (unsigned long long) count);
-        (void) order_evict(&harness, "test", MIB(512));
-        harness_breathe();
-    }
+    pages_evict(&pages, &harness, count);
 }
 
 static void wait_logged(const char *text)
@@ -88,38 +67,6 @@ static void wait_logged(const char *text)
         ck_assert_msg(harness_now_ms() < deadline, "never logged: %s", text);
         harness_breathe();
     }
-}
-
-static bool mount_alone(const char *type, unsigned long flags, const char *options)
-{
-    return geteuid() == 0 && unshare(CLONE_NEWNS) == 0 &&
-           mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
-           mount("test", folder, type, flags, options) == 0;
-}
-
-/* The tier's file, as the broker has it open: writable, and the caller's. */
-static int tier_file_open(void)
-{
-    char path[64], target[256], name[320];
-    struct dirent *entry;
-    int fd = -1;
-    DIR *fds;
-
-    (void) snprintf(path, sizeof(path), "/proc/%d/fd", (int) harness.pid);
-    fds = opendir(path);
-    ck_assert_ptr_nonnull(fds);
-    while (fd < 0 && (entry = readdir(fds)) != NULL) {
-        ssize_t length;
-
-        (void) snprintf(name, sizeof(name), "%s/%s", path, entry->d_name);
-        length = readlink(name, target, sizeof(target) - 1);
-        target[length > 0 ? length : 0] = '\0';
-        if (strncmp(target, folder, strlen(folder)) == 0)
-            fd = open(name, O_RDWR | O_CLOEXEC);
-    }
-    (void) closedir(fds);
-    ck_assert_int_ge(fd, 0);
-    return fd;
 }
 
 static void open_and_fill(uint32_t chunks)
@@ -200,7 +147,7 @@ static bool refusal_prepare(const struct refusal *refusal)
 {
     if (refusal->path != NULL)
         return true;
-    if (!mount_alone(refusal->type, refusal->flags, refusal->options))
+    if (!folder_mount(folder, refusal->type, refusal->flags, refusal->options))
         return false;
     return !refusal->forbidden || (chown(folder, 65534, 65534) == 0 && chmod(folder, 0700) == 0 &&
                                       prctl(PR_CAPBSET_DROP, CAP_DAC_OVERRIDE_NUMBER) == 0 &&
@@ -219,7 +166,7 @@ START_TEST(a_disk_that_cannot_be_had_is_named_and_memory_goes_on)
         return;
     broker_start_with(path, "32M", "64M");
     ck_assert(harness_logged(&harness, path) && harness_logged(&harness, refusal->expected));
-    device_get(&device, failure);
+    raw_device(&harness, &device, failure);
     ck_assert_uint_eq(device.tier_bytes, MIB(32));
     ck_assert_uint_eq(device.tier_disk_bytes, 0);
     ck_assert_msg(
@@ -237,7 +184,7 @@ START_TEST(without_memory_and_disk_there_is_no_tier)
     Gmb__DeviceStatus device;
 
     broker_start_with("/nowhere/gmbd", "0", "64M");
-    device_get(&device, failure);
+    raw_device(&harness, &device, failure);
     ck_assert_uint_eq(device.tier_bytes, 0);
     open_and_fill(4);
     /* A chunk that came ahead of need may go, a page may not. */
@@ -286,17 +233,17 @@ START_TEST(a_disk_that_cannot_be_read_costs_no_page)
     int fd;
 
     ck_assert_int_eq(scratch_make(folder), 0);
-    if (!mount_alone("tmpfs", 0, "size=128m"))
+    if (!folder_mount(folder, "tmpfs", 0, "size=128m"))
         return;
     broker_start_with(folder, "32M", "64M");
     open_and_fill(CHUNKS);
     evict_until(CHUNKS * PER_CHUNK);
     ck_assert_uint_eq(harness_movers(&harness, &before, 1), 1);
-    fd = tier_file_open();
+    fd = folder_file(folder, harness.pid);
     file_break(fd);
     pages_want();
     wait_logged("pread");
-    device_get(&device, failure);
+    raw_device(&harness, &device, failure);
     ck_assert_msg(strstr(failure, "pread") != NULL, "%s", failure);
     ck_assert_str_eq(strstr(failure, "pread"), failure);
     /* Tries go on, and what lay in memory comes back all the same. */
@@ -308,7 +255,7 @@ START_TEST(a_disk_that_cannot_be_read_costs_no_page)
         GMB_PIN_READY);
     ck_assert_int_eq(gmb_page_unpin(pages.arena, pages.count, pages.pages), 0);
     wait_logged("works again");
-    device_get(&device, failure);
+    raw_device(&harness, &device, failure);
     ck_assert_str_eq(failure, "");
     pages_check(&pages, 0, pages.count, 16);
     /* Nobody mapped the file: its end was no end of the mover. */
@@ -319,31 +266,18 @@ START_TEST(a_disk_that_cannot_be_read_costs_no_page)
 }
 END_TEST
 
-/* Takes all room there is. */
-static int room_fill(void)
-{
-    static const char bytes[65536];
-    int fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-
-    ck_assert_int_ge(fd, 0);
-    while (write(fd, bytes, sizeof(bytes)) > 0)
-        continue;
-    ck_assert_int_eq(errno, ENOSPC);
-    return fd;
-}
-
 START_TEST(a_disk_that_cannot_be_written_keeps_pages_on_the_device)
 {
     int fd, filler;
 
     ck_assert_int_eq(scratch_make(folder), 0);
-    if (!mount_alone("tmpfs", 0, "size=128m"))
+    if (!folder_mount(folder, "tmpfs", 0, "size=128m"))
         return;
     broker_start_with(folder, "32M", "64M");
     open_and_fill(CHUNKS);
-    fd = tier_file_open();
+    fd = folder_file(folder, harness.pid);
     ck_assert_int_eq(ftruncate(fd, 0), 0);
-    filler = room_fill();
+    filler = folder_fill(folder);
     evict_until(16 * PER_CHUNK);
     (void) order_evict(&harness, "test", MIB(512));
     wait_logged("pwrite: No space left on device");
@@ -365,14 +299,14 @@ START_TEST(what_can_be_computed_again_is_not_waited_for_for_ever)
     int fd;
 
     ck_assert_int_eq(scratch_make(folder), 0);
-    if (!mount_alone("tmpfs", 0, "size=128m"))
+    if (!folder_mount(folder, "tmpfs", 0, "size=128m"))
         return;
     broker_start_with(folder, "0", "64M");
     open_and_fill(2);
     for (uint32_t i = 0; i < pages.count; i++)
         ck_assert_int_eq(gmb_page_set_hint(pages.arena, pages.pages[i], &hint), 0);
     evict_until(pages.count);
-    fd = tier_file_open();
+    fd = folder_file(folder, harness.pid);
     ck_assert_int_eq(ftruncate(fd, 0), 0);
     pages_want();
     ck_assert_int_eq(gmb_page_wait(pages.arena, pages.count, pages.pages,

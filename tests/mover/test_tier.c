@@ -361,6 +361,125 @@ START_TEST(a_suspended_disk_gives_nothing_and_keeps_what_it_has)
 }
 END_TEST
 
+/* ------------------------------------------------------------------ of a broker before */
+
+static uint64_t file_blocks(int fd)
+{
+    struct stat stat;
+
+    ck_assert_int_eq(fstat(fd, &stat), 0);
+    return (uint64_t) stat.st_blocks * 512;
+}
+
+/* Two slabs of memory and two on the disk, all of them written; the tier has the fds. */
+static struct tier *tier_make_adopted(bool disk_kept)
+{
+    int memory = memfd_create("memory", MFD_CLOEXEC | MFD_ALLOW_SEALING),
+        disk = memfd_create("disk", MFD_CLOEXEC);
+    struct tier *tier;
+
+    ck_assert(memory >= 0 && disk >= 0);
+    ck_assert_int_eq(fallocate(memory, 0, 0, 2 * SLAB), 0);
+    ck_assert_int_eq(fallocate(disk, 0, 0, 2 * SLAB), 0);
+    ck_assert_int_eq(tier_adopt_consume(memory, SLAB, disk, 2 * SLAB, disk_kept, &tier), 0);
+    return tier;
+}
+
+START_TEST(what_lay_there_is_claimed_once_and_nothing_in_a_new_file)
+{
+    struct tier_account account = {.max_bytes = 0};
+    struct tier *tier = tier_make_adopted(true);
+    struct tier_space *a = space_make(tier, &account, SLAB / 2),
+                      *b = space_make(tier, &account, SLAB / 4);
+
+    ck_assert_int_eq(ftruncate(tier_fd(tier), SLAB), -1); /* sealed by now */
+    ck_assert_int_eq(tier_slot_claim(a, SLAB / 2), 0);
+    ck_assert_int_eq(tier_slot_claim(a, SLAB / 2), -EBUSY);
+    ck_assert_int_eq(tier_slot_claim(b, 0), -EBUSY); /* a slab is one space's */
+    ck_assert_int_eq(tier_slot_claim(b, SLAB + 1), -EINVAL);
+    ck_assert_int_eq(tier_slot_claim(b, 4 * SLAB), -EINVAL);
+    ck_assert_int_eq(tier_slot_claim(b, 3 * SLAB + SLAB / 4), 0);
+    ck_assert_uint_eq(tier_stats(tier).slot_count, 2);
+    ck_assert_uint_eq(account.charged_bytes, 2 * SLAB);
+    tier_space_free(a);
+    tier_space_free(b);
+    tier_free(tier);
+    tier = tier_make_adopted(false);
+    a = space_make(tier, &account, SLAB / 2);
+    ck_assert_int_eq(tier_slot_claim(a, 2 * SLAB), -EINVAL);
+    ck_assert_int_eq(tier_slot_claim(a, SLAB), 0);
+    tier_space_free(a);
+    tier_free(tier);
+}
+END_TEST
+
+START_TEST(files_of_no_use_are_refused)
+{
+    int odd = memfd_create("odd", MFD_CLOEXEC | MFD_ALLOW_SEALING),
+        huge = memfd_create("huge", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    struct tier *tier;
+
+    ck_assert_int_eq(ftruncate(odd, SLAB + 1), 0);
+    ck_assert_int_eq(ftruncate(huge, SLAB * ((off_t) TIER_SLABS_MAX + 1)), 0);
+    ck_assert_int_eq(tier_adopt_consume(odd, SLAB, -1, 0, false, &tier), -EINVAL);
+    ck_assert_int_eq(tier_adopt_consume(huge, SLAB, -1, 0, false, &tier), -EINVAL);
+    ck_assert_int_eq(
+        tier_adopt_consume(memfd_create("plain", MFD_CLOEXEC), SLAB, -1, 0, false, &tier), -EINVAL);
+}
+END_TEST
+
+START_TEST(beyond_a_limit_nothing_is_taken_again_and_all_is_given_back)
+{
+    struct tier_account account = {.max_bytes = UINT64_MAX};
+    struct tier *tier = tier_make_adopted(true);
+    struct tier_space *space = space_make(tier, &account, SLAB);
+    uint64_t offset;
+
+    ck_assert_int_eq(tier_slot_claim(space, 0), 0);
+    ck_assert_int_eq(tier_slot_claim(space, 2 * SLAB), 0);
+    tier_limit(tier, TIER_MEMORY, 0);
+    tier_limit(tier, TIER_DISK, SLAB + SLAB / 2);              /* one */
+    ck_assert_uint_eq(tier_stats(tier).total_bytes, 2 * SLAB); /* what is held */
+    ck_assert_uint_eq(tier_stats(tier).free_bytes, 0);
+    ck_assert_uint_eq(file_blocks(tier_disk_fd(tier)), SLAB);
+    ck_assert_uint_eq(tier_stats(tier).touched_bytes, 2 * SLAB);
+    ck_assert_int_eq(tier_trim(tier, 9), 1);
+    ck_assert_uint_eq(file_blocks(tier_fd(tier)), SLAB);
+    ck_assert_int_eq(tier_slot_alloc(space, &offset), TIER_FULL);
+    ck_assert_int_eq(tier_slot_free(space, 0), 0);
+    ck_assert_uint_eq(tier_stats(tier).total_bytes, SLAB);
+    ck_assert_int_eq(tier_trim(tier, 9), 1);
+    ck_assert_uint_eq(file_blocks(tier_fd(tier)), 0);
+    ck_assert_uint_eq(tier_stats(tier).touched_bytes, 0);
+    ck_assert_int_eq(tier_trim(tier, 9), 0);
+    /* The one on the disk is within its limit. */
+    ck_assert_int_eq(tier_slot_free(space, 2 * SLAB), 0);
+    ck_assert_uint_eq(slot_make(space), 2 * SLAB);
+    ck_assert_int_eq(tier_slot_alloc(space, &offset), TIER_FULL);
+    tier_space_free(space);
+    tier_free(tier);
+}
+END_TEST
+
+START_TEST(a_frozen_tier_gives_nothing_and_keeps_what_it_has)
+{
+    struct tier_account account = {.max_bytes = UINT64_MAX};
+    struct tier *tier = tier_make_adopted(true);
+    struct tier_space *space = space_make(tier, &account, SLAB / 2);
+    uint64_t offset;
+
+    ck_assert_int_eq(tier_slot_claim(space, 0), 0);
+    tier_freeze(tier);
+    ck_assert_int_eq(tier_slot_alloc(space, &offset), TIER_FULL);
+    ck_assert_uint_eq(tier_space_room(space), 0);
+    ck_assert_uint_eq(tier_stats(tier).free_bytes, 0);
+    ck_assert_uint_eq(tier_upcoming(tier, &offset, 1), 0);
+    ck_assert_int_eq(tier_slot_free(space, 0), 0);
+    tier_space_free(space);
+    tier_free(tier);
+}
+END_TEST
+
 START_TEST(the_file_on_the_disk_has_its_room_and_no_name)
 {
     char dir[SCRATCH_PATH_BYTES], reason[TIER_DISK_TEXT];
@@ -401,4 +520,7 @@ UNIT_MAIN("tier", slots_of_any_count_come_lowest_first_and_end, slots_are_one_to
     trimming_gives_the_memory_of_free_slabs_back_alone,
     slabs_that_come_next_are_known_and_can_be_made_ready, memory_is_taken_before_the_disk,
     a_suspended_disk_gives_nothing_and_keeps_what_it_has,
+    what_lay_there_is_claimed_once_and_nothing_in_a_new_file, files_of_no_use_are_refused,
+    beyond_a_limit_nothing_is_taken_again_and_all_is_given_back,
+    a_frozen_tier_gives_nothing_and_keeps_what_it_has,
     the_file_on_the_disk_has_its_room_and_no_name)

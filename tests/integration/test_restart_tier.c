@@ -1,0 +1,300 @@
+/*
+ * The host tier over restarts of the broker: what it is to be changes, or what is left of it is
+ * less, or something else, while pages lie there. They come back with their bytes, or are lost and
+ * that is said; and what isn't used any more is given back.
+ */
+#include <check.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/integration/folder.h"
+#include "tests/integration/orders.h"
+#include "tests/integration/pages.h"
+#include "tests/unit/unit.h"
+
+#define PAGE (UINT64_C(64) << 10)
+#define PER_CHUNK ((uint32_t) (HARNESS_CHUNK / PAGE))
+#define MIB(n) ((uint64_t) (n) << 20)
+#define BROKER                                                                                     \
+    "[Broker]\nRecycleIdle=20ms\nOrphanGrace=200ms\nObserveInterval=50ms\nVerifyWindow=500ms\n"    \
+    "MoverIdle=200ms\n"
+/* 48 MiB: a slab of 32, and half of another. */
+#define CHUNKS 24u
+#define ALL (CHUNKS * PER_CHUNK)
+#define SLAB_PAGES ((uint32_t) (MIB(32) / PAGE))
+
+static struct harness harness;
+static struct pages pages;
+static char folder[SCRATCH_PATH_BYTES], other[SCRATCH_PATH_BYTES], tamper_path[96];
+
+/* ------------------------------------------------------------------ helpers */
+
+/* A tier as it is configured. */
+struct shape {
+    unsigned memory, disk; /* MiB; disk 0: HostTierPath= isn't set, either */
+    const char *path;
+};
+
+static void shape_text(const struct shape *shape, char text[640])
+{
+    char disk[256] = "";
+
+    if (shape->disk > 0)
+        (void) snprintf(
+            disk, sizeof(disk), "HostTierPath=%s\nHostTierDisk=%uM\n", shape->path, shape->disk);
+    (void) snprintf(text, 640, BROKER "HostTier=%uM\n%s" HARNESS_TENANT, shape->memory, disk);
+}
+
+static void begin(const struct shape *shape)
+{
+    static char variable[128], under[160];
+    const char *environment[] = {variable, under, NULL};
+    char text[640];
+
+    (void) snprintf(tamper_path, sizeof(tamper_path), "%s/tamper", other);
+    (void) snprintf(variable, sizeof(variable), "GMBD_TAMPER=%s", tamper_path);
+    (void) snprintf(under, sizeof(under), "GMBD_UNDER_KEEPER=%s", getenv("GMBD_TAMPER_PROGRAM"));
+    shape_text(shape, text);
+    harness_start_kept(&harness, text, environment);
+    pages_open(&pages, &harness, PAGE, HARNESS_CHUNK, MIB(128));
+    pages_fill(&pages, ALL);
+}
+
+static void restart(const struct shape *shape)
+{
+    char text[640];
+
+    shape_text(shape, text);
+    harness_configure(&harness, text);
+    harness_keeper_renew(&harness);
+    harness_succeed(&harness, SIGKILL);
+    pages_wait_connected(&pages);
+}
+
+/* The next broker finds what is spoiled so (see tamper.c). */
+static void restart_spoiled(const struct shape *shape, const char *what)
+{
+    FILE *file = fopen(tamper_path, "we");
+
+    ck_assert_ptr_nonnull(file);
+    ck_assert_int_ge(fputs(what, file), 0);
+    ck_assert_int_eq(fclose(file), 0);
+    restart(shape);
+    ck_assert_int_lt(access(tamper_path, F_OK), 0);
+}
+
+static void expect_said(const char *text)
+{
+    Gmb__ControlReply *reply = raw_status(&harness);
+    const char *said = reply->status->degraded;
+
+    ck_assert_msg(
+        text[0] == '\0' ? said[0] == '\0' : strstr(said, text) != NULL, "it says: %s", said);
+    if (text[0] != '\0')
+        ck_assert(harness_logged(&harness, text));
+    frame_message_free(&reply->base);
+}
+
+static void expect_lost(uint32_t count)
+{
+    char text[64];
+
+    (void) snprintf(text, sizeof(text), "%u page%s of arenas lay in the host tier and are lost",
+        count, PLURAL_S(count));
+    expect_said(count > 0 ? text : "");
+}
+
+static Gmb__DeviceStatus device(void)
+{
+    char failure[LIMIT_TEXT_BYTES];
+    Gmb__DeviceStatus device;
+
+    raw_device(&harness, &device, failure);
+    return device;
+}
+
+/* All of a start that found nothing in the tier. */
+static void expect_shape(const struct shape *shape)
+{
+    Gmb__DeviceStatus status = device();
+
+    ck_assert_uint_eq(status.tier_bytes, MIB(shape->memory + shape->disk));
+    ck_assert_uint_eq(status.tier_disk_bytes, MIB(shape->disk));
+    ck_assert_uint_eq(status.tier_used_bytes, 0);
+}
+
+/* Ends with a broker as the first one was; nothing lies in the tier. */
+static void finish(const struct shape *shape)
+{
+    restart(shape);
+    expect_shape(shape);
+    pages_close(&pages);
+    harness_stop(&harness);
+}
+
+/* ------------------------------------------------------------------ another configuration */
+
+#define NOWHERE "/nowhere/gmbd"
+
+struct change {
+    const char *name;
+    struct shape before, after; /* path: NULL is the first folder, "" the other one */
+    uint32_t memory, disk;      /* what may be held while pages of before lie there, MiB */
+};
+
+static const struct change changes[] = {
+    {"the same", {32, 64}, {32, 64}, 32, 64},
+    {"no memory", {32, 64}, {0, 64}, 32, 64},
+    {"more memory", {32, 64}, {96, 64}, 32, 64},
+    {"no tier", {32, 64}, {0, 0}, 32, 32},
+    {"no tier, of memory alone", {64, 0}, {0, 0}, 64, 0},
+    {"less memory", {128, 0}, {32, 0}, 64, 0},
+    {"no disk", {32, 64}, {32, 0}, 32, 32},
+    {"a smaller disk", {32, 128}, {32, 32}, 32, 32},
+    {"a larger disk", {32, 64}, {32, 96}, 32, 64},
+    {"another folder", {32, 64}, {32, 64, ""}, 32, 64},
+    {"a folder that isn't there", {32, 64}, {32, 64, NOWHERE}, 32, 32},
+    {"that, and no memory", {32, 64}, {0, 64, NOWHERE}, 32, 32},
+    {"a disk, too", {64, 0}, {64, 64}, 64, 64},
+    {"a disk instead", {64, 0}, {0, 64}, 64, 64},
+    {"a disk of a disk alone away", {0, 64}, {64, 0}, 0, 64},
+};
+
+static void path_set(struct shape *shape)
+{
+    if (shape->path == NULL)
+        shape->path = folder;
+    else if (shape->path[0] == '\0')
+        shape->path = other;
+}
+
+/* A folder that isn't there gives no disk. */
+static struct shape shape_had(const struct shape *shape)
+{
+    struct shape had = *shape;
+
+    if (strcmp(had.path, NOWHERE) == 0)
+        had.disk = 0;
+    return had;
+}
+
+START_TEST(pages_come_back_whatever_the_tier_is_to_be_now)
+{
+    struct change change = changes[_i];
+    Gmb__DeviceStatus status;
+    struct shape had;
+
+    ck_assert_int_eq(scratch_make(folder), 0);
+    ck_assert_int_eq(scratch_make(other), 0);
+    path_set(&change.before);
+    path_set(&change.after);
+    had = shape_had(&change.after);
+    begin(&change.before);
+    pages_evict(&pages, &harness, ALL);
+    restart(&change.after);
+    status = device();
+    ck_assert_msg(status.tier_bytes == MIB(change.memory + change.disk), "%s: %llu MiB",
+        change.name, (unsigned long long) (status.tier_bytes >> 20));
+    ck_assert_uint_eq(status.tier_disk_bytes, MIB(change.disk));
+    expect_lost(0);
+    ck_assert_uint_eq(pages_stats(&pages).evicted_pages, ALL);
+    /* And over another one that takes it back, and one that doesn't. */
+    restart(&change.before);
+    restart(&change.after);
+    expect_lost(0);
+    ck_assert_uint_eq(pages_stats(&pages).evicted_pages, ALL);
+    pages_check(&pages, 0, pages.count, 16);
+    /* Nothing lies there: the next start makes it as it is to be, and the one behind finds that. */
+    restart(&change.after);
+    expect_shape(&had);
+    if (had.memory + had.disk >= CHUNKS * 2) {
+        pages_evict(&pages, &harness, ALL);
+        restart(&change.after);
+        ck_assert_uint_eq(pages_stats(&pages).evicted_pages, ALL);
+        expect_lost(0);
+    }
+    pages_check(&pages, 0, pages.count, 16);
+    finish(&change.before);
+    ck_assert_int_eq(scratch_remove(folder), 0);
+    ck_assert_int_eq(scratch_remove(other), 0);
+}
+END_TEST
+
+/* ------------------------------------------------------------------ something else is left */
+
+struct spoil {
+    const char *how; /* for the program between keeper and broker */
+    uint32_t lost;
+    const char *said; /* NULL: no more than that */
+};
+
+#define ON_DISK (ALL - SLAB_PAGES)
+#define NOT_OURS "can't be taken over (it is none of ours)"
+#define NOT_OURS_DISK "what is kept as the host tier's file on the disk is none of ours"
+
+static const struct spoil spoils[] = {
+    {"lose H0", ALL, NULL},
+    {"lose D0", ON_DISK, NULL},
+    {"twice H0", ALL, NULL},
+    {"twice D0", ON_DISK, NULL},
+    {"become H0 fifo", ALL, NOT_OURS},
+    {"become H0 socket", ALL, NOT_OURS},
+    {"become H0 folder", ALL, NOT_OURS},
+    {"become H0 null", ALL, NOT_OURS},
+    {"become H0 zero", ALL, NOT_OURS},
+    {"become H0 file", ALL, NOT_OURS},
+    {"become H0 odd", ALL, NOT_OURS},
+    {"become H0 huge", ALL, NOT_OURS},
+    {"become H0 empty", ALL, NULL},
+    {"become D0 fifo", ON_DISK, NOT_OURS_DISK},
+    {"become D0 socket", ON_DISK, NOT_OURS_DISK},
+    {"become D0 folder", ON_DISK, NOT_OURS_DISK},
+    {"become D0 null", ON_DISK, NOT_OURS_DISK},
+    {"become D0 zero", ON_DISK, NOT_OURS_DISK},
+    {"become D0 file", ON_DISK, NOT_OURS_DISK},
+    {"become D0 huge", ON_DISK, NOT_OURS_DISK},
+};
+
+START_TEST(what_isnt_there_any_more_is_lost_alone_and_said)
+{
+    const struct spoil *spoil = &spoils[_i];
+    const struct shape shape = {32, 64, folder};
+
+    ck_assert_int_eq(scratch_make(folder), 0);
+    ck_assert_int_eq(scratch_make(other), 0);
+    begin(&shape);
+    pages_evict(&pages, &harness, ALL);
+    restart_spoiled(&shape, spoil->how);
+    expect_lost(spoil->lost);
+    ck_assert_msg(spoil->said == NULL || harness_logged(&harness, spoil->said), "%s", spoil->how);
+    ck_assert_uint_eq(pages_check_or_lost(&pages), spoil->lost);
+    /* What came in its place is kept as ever. */
+    pages_fill(&pages, 4 * PER_CHUNK);
+    pages_evict(&pages, &harness, pages.count - spoil->lost);
+    restart(&shape);
+    expect_lost(0);
+    ck_assert_uint_eq(pages_stats(&pages).evicted_pages, pages.count - spoil->lost);
+    ck_assert_uint_eq(pages_check_or_lost(&pages), spoil->lost);
+    finish(&shape);
+    ck_assert_int_eq(scratch_remove(folder), 0);
+    ck_assert_int_eq(scratch_remove(other), 0);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("integration_restart_tier");
+    TCase *tcase = tcase_create("integration_restart_tier");
+
+    tcase_add_loop_test(
+        tcase, pages_come_back_whatever_the_tier_is_to_be_now, 0, (int) ARRAY_SIZE(changes));
+    tcase_add_loop_test(
+        tcase, what_isnt_there_any_more_is_lost_alone_and_said, 0, (int) ARRAY_SIZE(spoils));
+    suite_add_tcase(suite, tcase);
+    return unit_run_suite(suite);
+}
