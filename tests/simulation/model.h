@@ -104,7 +104,6 @@ struct model_ledger {
 #define MODEL_SHOWN 64
 struct model_shown {
     char name[LIMIT_NAME_BYTES + 1];
-    uint32_t clients;
     uint64_t at_ns;
 };
 /* … and what it was asked last. */
@@ -257,6 +256,8 @@ void model_lowered(struct model *model);
 void model_ladder(struct model *model, struct ladder *ladder);
 void model_restore_wait(struct model *model, struct model_client *client);
 void model_watch_pressure(struct model *model, const struct core_action *action);
+/* After a step: whoever is the first client of a tenant again is shown everything anew. */
+void model_watch_quiet(struct model *model);
 void model_watch_advice(struct model *model, const struct core_action *action);
 
 /*

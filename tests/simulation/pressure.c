@@ -49,16 +49,23 @@ void model_watch_pressure(struct model *model, const struct core_action *action)
         !core_pressure_get(model->core, action->pressure.tenant, action->pressure.device, &view))
         return; /* gone within the same step */
     shown = &model->shown[action->pressure.tenant][action->pressure.device];
-    /* A client that is the first again is shown everything anew. */
-    if (shown->at_ns != 0 && !action->pressure.level && shown->clients == tenant.clients &&
-        strcmp(shown->name, tenant.name) == 0 &&
+    if (shown->at_ns != 0 && !action->pressure.level && strcmp(shown->name, tenant.name) == 0 &&
         model->core_ns - shown->at_ns < CORE_PRESSURE_INTERVAL_NS)
         model_fail(model, "figures of %s are shown twice within a millisecond", tenant.name);
     memcpy(shown->name, tenant.name, sizeof(shown->name));
-    shown->clients = tenant.clients;
     shown->at_ns = model->core_ns;
     model->levels += action->pressure.level;
     model->level_seen[view.level]++;
+}
+
+void model_watch_quiet(struct model *model)
+{
+    struct core_tenant_view tenant;
+
+    for (uint32_t i = 0; i < MODEL_SHOWN; i++) {
+        if (core_tenant_get(model->core, i, &tenant) && tenant.clients == 0)
+            memset(model->shown[i], 0, sizeof(model->shown[i]));
+    }
 }
 
 void model_watch_advice(struct model *model, const struct core_action *action)

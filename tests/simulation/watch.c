@@ -396,6 +396,7 @@ void model_step(struct model *model, const struct core_event *event)
         mix(model, (uint64_t) action->type << 32 ^ action->request);
         watch_action(model, action);
     }
+    model_watch_quiet(model);
     watch_gangs(model);
     watch_limits(model);
     watch_devices(model);
