@@ -216,6 +216,12 @@ static uint64_t suspect_credit_account(struct account *account, uint64_t bytes)
     return back;
 }
 
+void suspect_take(struct account *account, uint64_t bytes)
+{
+    while (bytes > 0 && account->suspects > 0)
+        bytes -= suspect_credit_account(account, bytes);
+}
+
 static uint64_t suspect_since(const struct account *account)
 {
     return account->orphaned > 0 ? account->orphaned_since_ns : account->young[0].since_ns;

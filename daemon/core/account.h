@@ -19,6 +19,8 @@ void charge_release(struct charge *charge);
 
 /* Bytes that the driver took back and that aren't free stay charged, first as releasing. */
 void suspect_add(struct account *account, uint64_t bytes, uint64_t now_ns, uint64_t grace_ns);
+/* At most `bytes` of the account's suspects are none. */
+void suspect_take(struct account *account, uint64_t bytes);
 /* At most `bytes` of the device's suspects are back: the oldest first. */
 void suspect_credit(struct device *device, uint64_t bytes);
 /* Those past the grace time are called orphaned. Returns when to look again, or CLOCK_NEVER. */

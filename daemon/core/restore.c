@@ -46,11 +46,32 @@ static struct account *account_at(const struct core *core, uint32_t device, uint
     return tenant_at(core, tenant) ? &core->tenants[tenant]->accounts[device] : NULL;
 }
 
+/* The driver takes chunks back, their bytes become suspects, and then their records say so: cut off
+ * in between both have them, and of a device that was full there is more than there can be. */
+static void suspects_reconcile(struct account *account, uint64_t bytes)
+{
+    const struct device *device = account->device;
+    uint64_t excess = sub_saturate(add_saturate(device->owned, bytes), device->total);
+    uint64_t both = MIN(account->twice, account->suspects);
+
+    both = MIN(both, excess);
+    account->twice -= both;
+    suspect_take(account, both);
+}
+
 /* What is there counts, also beyond a reserve that was raised since. */
-static bool capacity_cover(struct device *device, uint64_t bytes)
+static bool capacity_cover(struct core *core, struct device *device, uint64_t bytes)
 {
     uint64_t owned = add_saturate(device->owned, bytes);
 
+    if (owned > device->total) {
+        suspects_reconcile(&device->nobody, bytes);
+        for (uint32_t i = 0; i < core->tenant_high; i++) {
+            if (core->tenants[i])
+                suspects_reconcile(&core->tenants[i]->accounts[device->index], bytes);
+        }
+        owned = add_saturate(device->owned, bytes);
+    }
     if (owned > device->total)
         return false;
     device->capacity = MAX(device->capacity, owned);
@@ -60,7 +81,7 @@ static bool capacity_cover(struct device *device, uint64_t bytes)
 
 static int suspects_restore(struct core *core, struct account *account, uint64_t bytes)
 {
-    if (!capacity_cover(account->device, bytes))
+    if (!capacity_cover(core, account->device, bytes))
         return -EINVAL;
     suspect_add(account, bytes, core->now_ns, core->options.orphan_grace_ns);
     if (bytes > 0)
@@ -293,8 +314,11 @@ static bool chunk_sane(const struct core_record *record, const struct account *a
 static int chunk_lose(struct core *core, const struct core_record *record, struct account *account)
 {
     void *item;
-    int r = suspects_restore(core, account, record->chunk.bytes);
+    int r;
 
+    if (record->chunk.state == CORE_CHUNK_RELEASING)
+        account->twice = add_saturate(account->twice, record->chunk.bytes);
+    r = suspects_restore(core, account, record->chunk.bytes);
     if (r == 0)
         r = slots_restore(&core->chunks, record->number, record->generation, true, &item);
     if (r < 0)
@@ -320,7 +344,7 @@ static int chunk_restore(
     lease = lease_of(core, record, account);
     if (!handle && !lease)
         return chunk_lose(core, record, account);
-    if (!capacity_cover(account->device, record->chunk.bytes))
+    if (!capacity_cover(core, account->device, record->chunk.bytes))
         return -EINVAL;
     r = slots_restore(&core->chunks, record->number, record->generation, true, &item);
     if (r < 0)
@@ -378,7 +402,7 @@ static int hole_fill(struct core *core, struct lease *lease, uint32_t index)
     void *item;
     int r;
 
-    if (!capacity_cover(lease->account->device, lease->chunk_bytes))
+    if (!capacity_cover(core, lease->account->device, lease->chunk_bytes))
         return -EINVAL;
     r = slots_take(&core->chunks, &item);
     if (r != SLOTS_OK)

@@ -90,8 +90,9 @@ struct account {
     uint32_t young_count;
     uint64_t suspects; /* sum of `young` and `orphaned` */
     uint64_t orphaned, orphaned_since_ns;
-    bool leaks;   /* its last epoch ended with bytes missing */
-    bool changed; /* its suspects; of nobody's: what others use, and the draining of the device */
+    uint64_t twice; /* while it is restored: bytes that may be among the suspects, and a chunk's */
+    bool leaks;     /* its last epoch ended with bytes missing */
+    bool changed;   /* its suspects; of nobody's: what others use, and the draining of the device */
 
     struct list pools;     /* struct pool.link */
     struct list idle;      /* struct chunk.age, oldest first: all chunks of all pools */

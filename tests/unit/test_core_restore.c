@@ -196,6 +196,36 @@ START_TEST(a_release_that_was_not_done_is_done_again)
 }
 END_TEST
 
+/* The account is written before the chunks: cut off in between, more is written than there is. */
+START_TEST(what_was_released_and_is_written_twice_is_counted_once)
+{
+    core_id lease;
+    size_t cut;
+
+    arena_start(16 * MIB);
+    (void) world_lease(&world, batch, 4 * MIB);
+    lease = world_lease(&world, chat, 8 * MIB);
+    for (uint32_t i = 0; i < 4; i++)
+        lost[lost_count++] = chunk_number(lease, i);
+    (void) world_lease(&world, batch, 4 * MIB);
+    world.leak_next = 4;
+    cut = world.record_count;
+    world_kill(&world, chat);
+    world_pass(&world, SEC);
+    while (world.records[cut].type != CORE_RECORD_ACCOUNT ||
+           world.records[cut].account.suspects_bytes == 0)
+        ck_assert_uint_lt(++cut, world.record_count);
+    ck_assert_uint_eq(world.records[cut].account.suspects_bytes, 8 * MIB);
+    restart_with(cut + 1, false, 0);
+    ck_assert_uint_eq(world_use(&world, "chat", 0).used, 8 * MIB);
+    ck_assert_uint_eq(world_use(&world, "batch", 0).leased, 8 * MIB);
+    world.devices[0].leaked = 0;
+    world_pass(&world, 20 * SEC);
+    ck_assert_uint_eq(world_use(&world, "chat", 0).used, 0);
+    ck_assert_uint_eq(world_device(&world, 0).free, 8 * MIB);
+}
+END_TEST
+
 START_TEST(orphaned_bytes_stay_the_tenants)
 {
     arena_start(64 * MIB);
@@ -535,7 +565,8 @@ UNIT_MAIN("core_restore", everything_is_what_it_was,
     a_return_that_was_cut_off_leaves_the_chunks_in_front,
     a_chunk_without_its_memory_is_stuck_in_its_lease,
     what_lay_ready_and_is_gone_is_free_once_it_is_seen, a_release_that_was_not_done_is_done_again,
-    orphaned_bytes_stay_the_tenants, a_hole_is_stuck_where_records_were_damaged,
+    what_was_released_and_is_written_twice_is_counted_once, orphaned_bytes_stay_the_tenants,
+    a_hole_is_stuck_where_records_were_damaged,
     chunks_of_a_lease_that_cannot_be_read_are_released_not_granted_again,
     a_lease_that_ends_while_it_is_held_is_no_cache,
     what_one_holder_goes_on_to_map_is_no_cache_when_another_returns_it_to_a_later_core,
