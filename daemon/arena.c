@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 
 #include "base/log.h"
+#include "base/memfile.h"
 #include "daemon/arena_attach.h"
 #include "daemon/arena_holder.h"
 #include "daemon/arena_kept.h"
@@ -44,13 +45,9 @@ static int table_make(struct arena *arena, const struct arena_table_header *layo
 {
     void *memory;
 
-    arena->table_fd = memfd_create("gmbd-arena", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    arena->table_fd = memfile_new("gmbd-arena", layout->table_bytes);
     if (arena->table_fd < 0)
-        return -errno;
-    /* Neither side may be killed by SIGBUS because the other made it shorter. */
-    if (ftruncate(arena->table_fd, (off_t) layout->table_bytes) < 0 ||
-        fcntl(arena->table_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
-        return -errno;
+        return arena->table_fd;
     memory =
         mmap(NULL, layout->table_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, arena->table_fd, 0);
     if (memory == MAP_FAILED)

@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 
+#include "base/memfile.h"
 #include "daemon/arena_holder.h"
 #include "daemon/arena_message.h"
 #include "daemon/broker.h"
@@ -34,13 +34,11 @@ static uint64_t kept_bytes(const struct arena_table_header *layout)
 int arena_kept_map(struct arena *arena, int fd)
 {
     uint64_t bytes = kept_bytes(&arena->table.layout);
-    struct stat status;
+    int r = memfile_check(fd, bytes);
     void *memory;
 
-    if (fstat(fd, &status) < 0)
-        return -errno;
-    if ((uint64_t) status.st_size < bytes)
-        return -EINVAL;
+    if (r < 0)
+        return r;
     memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (memory == MAP_FAILED)
         return -errno;
@@ -51,12 +49,11 @@ int arena_kept_map(struct arena *arena, int fd)
 
 int arena_kept_new(struct arena *arena)
 {
-    uint64_t bytes = kept_bytes(&arena->table.layout);
     int r;
 
-    arena->kept_fd = memfd_create("gmbd-arena-pages", MFD_CLOEXEC);
-    if (arena->kept_fd < 0 || ftruncate(arena->kept_fd, (off_t) bytes) < 0)
-        return -errno;
+    arena->kept_fd = memfile_new("gmbd-arena-pages", kept_bytes(&arena->table.layout));
+    if (arena->kept_fd < 0)
+        return arena->kept_fd;
     r = arena_kept_map(arena, arena->kept_fd);
     if (arena->broker->store == NULL)
         close_fd(&arena->kept_fd);

@@ -15,10 +15,10 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/memfile.h"
 #include "daemon/arena_forget.h"
 #include "daemon/arena_holder.h"
 #include "daemon/arena_kept.h"
@@ -54,13 +54,11 @@ static bool kept_read(const struct core_lease_view *lease, int fd, struct arena_
 /* Its own holders may write there, and nobody can make it shorter. */
 static int table_map(struct arena *arena, int fd, const struct arena_table_header *layout)
 {
-    int seals = fcntl(fd, F_GET_SEALS);
-    struct stat status;
+    int r = memfile_check(fd, layout->table_bytes);
     void *memory;
 
-    if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || fstat(fd, &status) < 0 ||
-        (uint64_t) status.st_size < layout->table_bytes)
-        return -EINVAL;
+    if (r < 0)
+        return r;
     memory = mmap(NULL, layout->table_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (memory == MAP_FAILED)
         return -errno;

@@ -6,11 +6,11 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
 
 #include "base/log.h"
+#include "base/memfile.h"
 #include "daemon/broker.h"
 #include "daemon/ledger/ledger.h"
 #include "daemon/segment_request.h"
@@ -45,13 +45,11 @@ uint64_t segment_head_checksum(const struct segment_head *head)
 
 static int kept_map(struct segment *segment, int fd)
 {
-    struct stat status;
+    int r = memfile_check(fd, kept_bytes(segment->pieces));
     void *memory;
 
-    if (fstat(fd, &status) < 0)
-        return -errno;
-    if ((uint64_t) status.st_size != kept_bytes(segment->pieces))
-        return -EINVAL;
+    if (r < 0)
+        return r;
     memory = mmap(NULL, kept_bytes(segment->pieces), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (memory == MAP_FAILED)
         return -errno;
@@ -152,12 +150,14 @@ static bool keepable(const struct segment *segment)
 static int kept_make(struct segment *segment)
 {
     struct broker *broker = segment->space->broker;
-    _cleanup_close_ int fd = memfd_create("gmbd-segment", MFD_CLOEXEC);
+    _cleanup_close_ int fd = memfile_new("gmbd-segment", kept_bytes(segment->pieces));
     struct executor_keep keep = {FDSTORE_SEGMENT, fd};
     int r;
 
+    if (fd < 0)
+        return fd;
     /* All of it at once: what is mapped and can't be had would end the broker. */
-    if (fd < 0 || fallocate(fd, 0, 0, (off_t) kept_bytes(segment->pieces)) < 0)
+    if (fallocate(fd, 0, 0, (off_t) kept_bytes(segment->pieces)) < 0)
         return -errno;
     r = kept_map(segment, fd);
     if (r < 0)

@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <sys/stat.h>
 
+#include "base/memfile.h"
 #include "daemon/tier_file.h"
 #include "daemon/tier_slots.h"
 
@@ -104,7 +105,7 @@ int tier_new_consume(
 
     if (slab_bytes == 0 || slab_bytes % PAGE_BYTES != 0 || bytes > INT64_MAX)
         return -EINVAL;
-    fd = tier_file_new(bytes / slab_bytes * slab_bytes);
+    fd = memfile_new("gmbd-host-tier", bytes / slab_bytes * slab_bytes);
     if (fd < 0)
         return fd;
     return tier_make(fd, bytes, slab_bytes, TAKE_FD(disk), disk_bytes, false, ret);

@@ -6,20 +6,9 @@
 #include <linux/falloc.h>
 #include <stdio.h>
 #include <sys/file.h>
-#include <sys/mman.h>
 #include <time.h>
 
 #include "base/clock.h"
-
-int tier_file_new(uint64_t bytes)
-{
-    _cleanup_close_ int fd = memfd_create("gmbd-host-tier", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-
-    if (fd < 0 || ftruncate(fd, (off_t) bytes) < 0 ||
-        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
-        return -errno;
-    return TAKE_FD(fd);
-}
 
 int tier_file_seal(int fd)
 {

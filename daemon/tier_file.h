@@ -1,5 +1,5 @@
 /*
- * The files of a host tier: how they are made, and who has them open.
+ * The files of a host tier: what they have to be, and who has them open.
  *
  * A mover gets an open of its own, with a lock. So a broker that takes a tier over can tell whether
  * a mover of its predecessor still has it.
@@ -8,8 +8,6 @@
 
 #include "base/macro.h"
 
-/* A memfd of that size, sealed against any change of it. -errno. */
-int tier_file_new(uint64_t bytes) _must_check_;
 /* Somebody else's gets such a size, if it hasn't: a mover that maps one that shrinks dies. -EINVAL
  * for a file that can't be sealed. */
 int tier_file_seal(int fd) _must_check_;

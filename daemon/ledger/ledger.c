@@ -5,11 +5,11 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "base/memfile.h"
 #include "daemon/ledger/ledger_private.h"
 
 #define PAGES(bytes) (((bytes) + LEDGER_PAGE - 1) / LEDGER_PAGE * LEDGER_PAGE)
@@ -136,10 +136,9 @@ int ledger_new(const struct uuid *devices, size_t count, struct ledger **ret)
 
     if (ledger == NULL)
         return -ENOMEM;
-    ledger->fd = memfd_create("gmbd-ledger", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (ledger->fd < 0 || ftruncate(ledger->fd, ledger_file_bytes) < 0 ||
-        fcntl(ledger->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0) {
-        r = -errno;
+    ledger->fd = memfile_new("gmbd-ledger", (uint64_t) ledger_file_bytes);
+    if (ledger->fd < 0) {
+        r = ledger->fd;
         (void) ledger_free(ledger);
         return r;
     }

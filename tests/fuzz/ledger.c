@@ -9,10 +9,10 @@
 #include <pthread.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include "base/memfile.h"
 #include "daemon/ledger/ledger_format.h"
 #include "daemon/segment_kept.h"
 #include "tests/fuzz/double.h"
@@ -275,7 +275,7 @@ static void bits_flip(const struct ledger *ledger, bool fits, const uint8_t trip
 
 static int segment_fd(const struct segment_file *file)
 {
-    int fd = memfd_create("segment", MFD_CLOEXEC);
+    int fd = memfile_new("segment", sizeof(*file));
 
     FUZZ_CHECK(fd >= 0 && pwrite(fd, file, sizeof(*file), 0) == (ssize_t) sizeof(*file));
     return fd;
