@@ -10,6 +10,7 @@
 #include "client/gang.h"
 #include "client/grant.h"
 #include "client/lease.h"
+#include "client/quarantine.h"
 #include "client/request.h"
 #include "client/revoke.h"
 
@@ -144,6 +145,7 @@ void request_conclude_consume(
     (void) pthread_mutex_lock(&session->lock);
     lease->busy = lease->busy && nobody;
     revoke_look(session);
+    quarantine_look(session);
     if (ret->outcome.code == 0 && !nobody)
         atomic_store(&lease->chunks, request->total_chunks);
     if (undone && granted) {

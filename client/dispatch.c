@@ -12,6 +12,7 @@
 #include "client/fork.h"
 #include "client/lease.h"
 #include "client/news.h"
+#include "client/quarantine.h"
 #include "client/request.h"
 #include "client/revoke.h"
 #include "client/wait.h"
@@ -32,7 +33,8 @@ static void callback_run(
 
 static bool callbacks_wait(const struct gmb_session *session)
 {
-    return !list_empty(&session->answered) || news_wait(session) || revoke_wait(session);
+    return !list_empty(&session->answered) || quarantine_wait(session) || news_wait(session) ||
+           revoke_wait(session);
 }
 
 int callbacks_run(struct gmb_session *session, const struct outcome *verdict)
@@ -44,6 +46,7 @@ int callbacks_run(struct gmb_session *session, const struct outcome *verdict)
         struct request *request = list_first(&session->answered, struct request, link);
 
         if (request == NULL) {
+            count += quarantine_run(session);
             count += revoke_run(session);
             count += news_run(session);
             continue;

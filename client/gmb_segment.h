@@ -62,6 +62,24 @@ int gmb_segment_writable(const gmb_lease *lease);
  */
 int gmb_segment_seal(gmb_lease *lease, uint64_t wait_ns);
 
+/*
+ * Not 0: the broker found bytes in it that are not those that were sealed, or can't tell any more
+ * after it was damaged. Don't compute with it: release it and create it anew, which gets other
+ * memory (CONFLICT from gmb_segment_open() until somebody did). It stays mapped as long. One load,
+ * for between two steps; true as far as the broker's messages have been read, by whoever dispatches
+ * or waits. Between two looks of the broker nobody knows (SegmentVerify=).
+ */
+int gmb_segment_quarantined(const gmb_lease *lease);
+
+/* Called once for each such segment by whoever dispatches (as gmb_lease_fn), which may release it
+ * here or later. What is said of gmb_revoke_fn and other threads holds here. */
+typedef void (*gmb_segment_fn)(void *user, gmb_lease *lease);
+
+/* From now on `quarantined` is called; NULL ends that. What was found before and nobody was called
+ * for is handed to it. Replaces the callback before, which doesn't run any more when this has
+ * returned, except if it is called from there. Exchanges nothing with the broker. FORKED. */
+int gmb_segment_subscribe(gmb_session *session, gmb_segment_fn quarantined, void *user);
+
 /* Takes its name from a sealed segment: nobody finds it any more, and its memory comes back when
  * the last of its readers has released it. Of `params`, name, device and group are read. Blocks for
  * one exchange with the broker. NOT_FOUND; CONFLICT while it is being written; DENIED, INVALID,

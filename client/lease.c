@@ -6,6 +6,8 @@
 
 #include <stdlib.h>
 
+#include "client/lease_call.h"
+#include "client/quarantine.h"
 #include "client/request.h"
 #include "client/revoke.h"
 
@@ -43,10 +45,22 @@ struct gmb_lease *lease_free(struct gmb_lease *lease)
     (void) pthread_mutex_lock(&session->lock);
     list_remove(&lease->link);
     revoke_forget(lease);
-    revoke_quiet(session, lease);
+    quarantine_forget(lease);
+    lease_call_quiet(session, &session->revoke.now, lease);
+    lease_call_quiet(session, &session->quarantine.now, lease);
     (void) pthread_mutex_unlock(&session->lock);
     request_free(lease->farewell);
     free(lease);
+    return NULL;
+}
+
+struct gmb_lease *lease_by_id(const struct gmb_session *session, uint64_t id)
+{
+    list_for_each(lease, &session->leases, struct gmb_lease, link)
+    {
+        if (id != 0 && lease->id == id && !lease->dropped)
+            return lease;
+    }
     return NULL;
 }
 
@@ -74,6 +88,7 @@ void lease_leave(struct gmb_lease *lease)
     (void) pthread_mutex_lock(&session->lock);
     lease->busy = false;
     revoke_look(session);
+    quarantine_look(session);
     (void) pthread_mutex_unlock(&session->lock);
 }
 

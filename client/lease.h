@@ -22,6 +22,9 @@ int lease_make(struct gmb_session *session, struct device *device, uint64_t want
  * allowed; returns NULL. */
 struct gmb_lease *lease_free(struct gmb_lease *lease);
 
+/* By the broker's number; NULL when it isn't there, or isn't granted yet. `lock` is held. */
+struct gmb_lease *lease_by_id(const struct gmb_session *session, uint64_t id);
+
 /*
  * Reserves the lease for one call; INVALID if another is at work on it, TIMED_OUT while an earlier
  * grow isn't settled. Ends with lease_leave(). Both take `lock`.

@@ -17,6 +17,7 @@
 #include "client/grant.h"
 #include "client/lease.h"
 #include "client/news.h"
+#include "client/quarantine.h"
 #include "client/request.h"
 #include "client/resume.h"
 #include "client/revoke.h"
@@ -86,6 +87,7 @@ static int answer_take(struct gmb_session *session, struct request *request,
     case GMB__BROKER_MESSAGE__BODY_DEVICE_FAILED:
     case GMB__BROKER_MESSAGE__BODY_ENDING:
     case GMB__BROKER_MESSAGE__BODY_MEMORY_LOST:
+    case GMB__BROKER_MESSAGE__BODY_SEGMENT_QUARANTINED:
     case GMB__BROKER_MESSAGE__BODY__NOT_SET:
     case _GMB__BROKER_MESSAGE__BODY__CASE_IS_INT_SIZE:
         break;
@@ -108,6 +110,8 @@ static int event_take(struct gmb_session *session, const Gmb__BrokerMessage *mes
         leases_lost_take(session, message->memory_lost);
         return 0;
     }
+    if (message->body_case == GMB__BROKER_MESSAGE__BODY_SEGMENT_QUARANTINED)
+        return quarantine_take(session, message->segment_quarantined, why);
     if (message->body_case == GMB__BROKER_MESSAGE__BODY_CHUNK_RECALL)
         return arena_recall_take(session, message->chunk_recall, why);
     if (message->body_case == GMB__BROKER_MESSAGE__BODY_LEASE_REVOKE)

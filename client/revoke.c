@@ -7,17 +7,9 @@
 
 #include "base/clock.h"
 #include "client/fork.h"
+#include "client/lease.h"
+#include "client/lease_call.h"
 #include "client/wait.h"
-
-static struct gmb_lease *lease_find(const struct gmb_session *session, uint64_t id)
-{
-    list_for_each(lease, &session->leases, struct gmb_lease, link)
-    {
-        if (lease->id == id && !lease->dropped)
-            return lease;
-    }
-    return NULL;
-}
 
 void revoke_look(struct gmb_session *session)
 {
@@ -27,7 +19,7 @@ void revoke_look(struct gmb_session *session)
 
 int revoke_take(struct gmb_session *session, const Gmb__LeaseRevoke *message, struct outcome *why)
 {
-    struct gmb_lease *lease = lease_find(session, message->lease);
+    struct gmb_lease *lease = lease_by_id(session, message->lease);
 
     if (message->bytes == 0)
         return outcome_set(why, GMB_E_PROTOCOL, "the broker revoked nothing of lease %llu",
@@ -78,24 +70,11 @@ int revoke_run(struct gmb_session *session)
         void *user = revoke->user;
 
         revoke_forget(lease);
-        revoke->running = lease;
-        revoke->runner = pthread_self();
-        (void) pthread_mutex_unlock(&session->lock);
+        lease_call_begin(session, &revoke->now, lease);
         call(user, lease, bytes, until_ns);
-        (void) pthread_mutex_lock(&session->lock);
-        revoke->running = NULL;
-        (void) pthread_cond_broadcast(&session->changed);
+        lease_call_end(session, &revoke->now);
     }
     return count;
-}
-
-void revoke_quiet(struct gmb_session *session, const struct gmb_lease *lease)
-{
-    struct revoke_subscription *revoke = &session->revoke;
-
-    while (revoke->running != NULL && (lease == NULL || revoke->running == lease) &&
-           !pthread_equal(revoke->runner, pthread_self()))
-        (void) pthread_cond_wait(&session->changed, &session->lock);
 }
 
 _public_ int gmb_revoke_subscribe(gmb_session *session, gmb_revoke_fn revoke, void *user)
@@ -106,7 +85,7 @@ _public_ int gmb_revoke_subscribe(gmb_session *session, gmb_revoke_fn revoke, vo
         return outcome_publish(&outcome);
     (void) pthread_mutex_lock(&session->lock);
     session->revoke.call = NULL;
-    revoke_quiet(session, NULL);
+    lease_call_quiet(session, &session->revoke.now, NULL);
     session->revoke.call = revoke;
     session->revoke.user = user;
     revoke_look(session);

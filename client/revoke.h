@@ -19,7 +19,3 @@ void revoke_look(struct gmb_session *session);
 
 /* Nobody is called for what was asked of the lease. `lock` is held. */
 void revoke_forget(struct gmb_lease *lease);
-
-/* Waits until no callback runs in another thread for the lease (NULL: for any), so that it may be
- * freed. `lock` is held, and given up meanwhile. */
-void revoke_quiet(struct gmb_session *session, const struct gmb_lease *lease);

@@ -82,13 +82,26 @@ struct subscription {
     pthread_t runner;
 };
 
+/* A callback for a lease, in `runner`. */
+struct lease_call {
+    const struct gmb_lease *running; /* NULL: none */
+    pthread_t runner;
+};
+
 /* Who is called for leases that are asked back. */
 struct revoke_subscription {
     gmb_revoke_fn call; /* NULL: nobody */
     unsigned noted;     /* leases that are asked back, and nobody was called for */
     void *user;
-    const struct gmb_lease *running; /* a callback for it, in `runner`; NULL: none */
-    pthread_t runner;
+    struct lease_call now;
+};
+
+/* Who is called for segments that are in quarantine. */
+struct quarantine_subscription {
+    gmb_segment_fn call; /* NULL: nobody */
+    unsigned noted;      /* segments for which nobody was called yet */
+    void *user;
+    struct lease_call now;
 };
 
 struct gmb_session {
@@ -147,6 +160,7 @@ struct gmb_session {
     uint64_t arenas_due_ns; /* when they are looked after next */
     struct subscription subscription;
     struct revoke_subscription revoke;
+    struct quarantine_subscription quarantine;
     struct list watches; /* struct watch.link */
     uint64_t watch_ids;
 };
@@ -167,6 +181,8 @@ struct gmb_lease {
     bool read_only;            /* … and this process only reads it */
     uint64_t wanted_bytes;     /* address space asked for; 0: what the grant has */
     _Atomic uint32_t chunks;   /* mapped and accessible */
+    _Atomic bool quarantined;  /* a segment: the broker doesn't stand for its bytes any more */
+    bool unheard;              /* … and nobody was called for it yet */
     _Atomic bool forfeit;      /* a slab: its memory may be gone with the process that had it */
     bool busy;                 /* a call is at work on it */
     uint32_t held;             /* chunks that the broker is to count as this lease's … */

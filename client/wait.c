@@ -14,6 +14,7 @@
 #include <sys/eventfd.h>
 
 #include "base/clock.h"
+#include "client/quarantine.h"
 #include "client/receive.h"
 #include "client/request.h"
 #include "client/resume.h"
@@ -99,6 +100,7 @@ int request_await(struct gmb_session *session, struct request *request, struct o
         if (grown != NULL)
             grown->busy = false;
         revoke_look(session);
+        quarantine_look(session);
     }
     (void) pthread_mutex_unlock(&session->lock);
     return answered ? 0

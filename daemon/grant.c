@@ -11,6 +11,7 @@
 #include "daemon/broker.h"
 #include "daemon/request.h"
 #include "daemon/segment_request.h"
+#include "daemon/segment_tell.h"
 
 /* Leases of at most so many chunks are worth it: one must not push out all the others' fds. */
 #define SPARES_GRANT (EXECUTOR_SPARES / 4)
@@ -204,6 +205,8 @@ int grant_pump(struct session *session, char reason[LIMIT_TEXT_BYTES])
         if (request != NULL)
             request_remove(session, request);
         grant_remove(grant);
+        if (lease.kind == CORE_LEASE_SEGMENT)
+            segment_reader_tell(session, lease.id);
     }
     return 0;
 }

@@ -47,6 +47,9 @@ void message_send_fds(struct session *session, Gmb__BrokerMessage *message, stru
         session_doom(session, NULL);
     else if (r < 0)
         session_doom(session, strerror(-r));
+    /* What was read is followed by a look at what to wait for; an event comes by itself. */
+    else if (conn_queued(session->conn) > 0)
+        session_watch(session);
 }
 
 void message_done(struct session *session, uint64_t id)

@@ -20,6 +20,7 @@
 #include "daemon/message.h"
 #include "daemon/persist.h"
 #include "daemon/segment_request.h"
+#include "daemon/segment_tell.h"
 #include "proto/frame.h"
 
 /* A lease that the client has. */
@@ -267,11 +268,27 @@ static void unsaid_take(struct session *session)
     resume_forget(session);
 }
 
+/* What became of its segments while it was away. */
+static void segments_tell(struct session *session, core_id client)
+{
+    const struct core *core = session->broker->core;
+    struct core_lease_view view;
+    core_id lease = 0;
+
+    while (core_client_lease_next(core, client, lease, &lease)) {
+        if (core_lease_get(core, lease, &view) && view.kind == CORE_LEASE_SEGMENT)
+            segment_reader_tell(session, lease);
+    }
+}
+
 static void resume_end(struct session *session)
 {
     session_activate(session);
     list_for_each_safe(holder, &session->client->holdings, struct arena_holder, client_link)
         arena_resume_end(holder);
+    segments_tell(session, session->client->id);
+    if (session->guest != NULL)
+        segments_tell(session, session->guest->id);
 }
 
 void on_resume(struct session *session, const Gmb__ClientMessage *message)

@@ -11,6 +11,7 @@
 #include "daemon/broker.h"
 #include "daemon/segment_kept.h"
 #include "daemon/segment_request.h"
+#include "daemon/segment_tell.h"
 #include "daemon/segment_walk.h"
 #include "daemon/text.h"
 
@@ -220,6 +221,7 @@ void segment_quarantine(struct segment *segment, const char *text)
                                                   .tenant = segment->space->tenant,
                                                   .segment = segment->name,
                                                   .text = segment->text});
+    segment_readers_tell(segment);
     segment_set_state(segment, SEGMENT_QUARANTINED);
 }
 

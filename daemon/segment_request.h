@@ -42,6 +42,8 @@ struct segment *segment_held(const struct session *session, core_id lease);
 bool segment_read_only(const struct session *session, core_id lease);
 /* The client of the session's that holds the lease: its own, or its guest in a group. */
 core_id segment_holder(const struct session *session, core_id lease);
+/* A segment that the session's client or guest holds; NULL when the lease is none. */
+struct segment *segment_held(const struct session *session, core_id lease);
 /* The sealing has ended: for -errno `text` says why. */
 void segment_seal_answer(struct segment *segment, int error, const char *text);
 /* … as its writer has let go of it. */

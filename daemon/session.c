@@ -83,8 +83,8 @@ static void retry_set(struct session *session)
         session->retry_set = event_add(session->timer, &delay) == 0;
 }
 
-/* Watches what there is to wait for: input unless answers pile up, room when something waits. */
-static void session_watch(struct session *session)
+/* Input unless answers pile up, room when something waits. */
+void session_watch(struct session *session)
 {
     bool read = conn_queued(session->conn) < QUEUE_FULL;
     bool sends =

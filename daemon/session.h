@@ -70,6 +70,8 @@ void session_activate(struct session *session);
 void session_resume(struct session *session);
 /* Marks it to be ended by broker_settle(); `reason` is logged unless NULL. Idempotent. */
 void session_doom(struct session *session, const char *reason);
+/* Watches for what it waits for now. */
+void session_watch(struct session *session);
 /* One of its clients goes. */
 void session_forget(struct session *session, const struct client *client);
 /* Whether a line about what this peer did wrong may be written now. */

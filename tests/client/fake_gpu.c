@@ -171,7 +171,7 @@ static int set_access(struct gpu *gpu, const struct gpu_device *on, uint64_t add
     int r = -EINVAL;
 
     (void) pthread_mutex_lock(&lock);
-    if (!called(FAKE_GPU_SET_ACCESS, error) && access == GPU_ACCESS_READ_WRITE && contexts > 0)
+    if (!called(FAKE_GPU_SET_ACCESS, error) && access != GPU_ACCESS_NONE && contexts > 0)
         r = span_change(address, bytes, MAPPED, ACCESSIBLE, ACCESSIBLE);
     (void) pthread_mutex_unlock(&lock);
     return r;

@@ -19,6 +19,7 @@ enum member_what {
     MEMBER_RELEASE,
     MEMBER_REMOVE,
     MEMBER_GROW,
+    MEMBER_HEAR,  /* waits `bytes` ns to be told that it was changed; else NOT_FOUND */
     MEMBER_LEAVE, /* disconnects, and stays alive with what it mapped */
 };
 

@@ -114,6 +114,30 @@ static int take_async(const struct gmb_segment_params *params, bool create)
     return r < 0 ? r : end.error;
 }
 
+static const gmb_lease *quarantined;
+
+static void on_quarantined(void *user, gmb_lease *told)
+{
+    (void) user;
+    if (quarantined == told)
+        exit(EXIT_FAILURE); /* once is enough */
+    quarantined = told;
+}
+
+/* Of this lease; the callback and the state say the same. */
+static int hear(uint64_t wait_ns)
+{
+    int r = gmb_dispatch(session, 0);
+
+    if (r >= 0 && quarantined != lease)
+        r = gmb_dispatch(session, (int) (wait_ns / 1000000));
+    if (r < 0)
+        return r;
+    if ((quarantined == lease) != (gmb_segment_quarantined(lease) != 0))
+        return GMB_E_INTERNAL;
+    return quarantined == lease ? 0 : GMB_E_NOT_FOUND;
+}
+
 static int order_run(const struct member_order *order)
 {
     const struct gmb_segment_params params = {
@@ -146,11 +170,14 @@ static int order_run(const struct member_order *order)
     case MEMBER_RELEASE:
         taken = lease;
         lease = NULL;
+        quarantined = NULL;
         return gmb_lease_release(taken);
     case MEMBER_REMOVE:
         return gmb_segment_remove(session, &params);
     case MEMBER_GROW:
         return gmb_lease_grow(lease, order->bytes, 0);
+    case MEMBER_HEAR:
+        return hear(order->bytes);
     case MEMBER_LEAVE:
         return leave();
     }
@@ -183,6 +210,8 @@ int main(int argc, char **argv)
     struct member_order order;
     int r = gmb_connect(&options, &session);
 
+    if (r == 0)
+        r = gmb_segment_subscribe(session, on_quarantined, NULL);
     if (r == 0)
         r = driver_find("cuCtxSetCurrent", &set_current);
     if (r == 0)

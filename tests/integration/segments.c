@@ -46,12 +46,14 @@ int segment_compare(struct member *member, uint64_t seed)
     return member_do(member, &order);
 }
 
-static Gmb__ControlReply *list(const struct harness *harness)
+/* Those behind that id, as many as come at once. */
+static Gmb__ControlReply *list(const struct harness *harness, uint64_t after)
 {
     Gmb__ControlRequest request = GMB__CONTROL_REQUEST__INIT;
     Gmb__SegmentsGet get = GMB__SEGMENTS_GET__INIT;
     Gmb__ControlReply *reply;
 
+    get.after = after;
     request.body_case = GMB__CONTROL_REQUEST__BODY_SEGMENTS_GET;
     request.segments_get = &get;
     reply = raw_control(harness, &request);
@@ -59,31 +61,43 @@ static Gmb__ControlReply *list(const struct harness *harness)
     return reply;
 }
 
+/* Counts all, or those of that name, of which `ret` is the last. */
+static size_t look(const struct harness *harness, const char *name, Gmb__SegmentStatus *ret)
+{
+    uint64_t after = 0;
+    size_t count = 0;
+    bool last;
+
+    do {
+        Gmb__ControlReply *reply = list(harness, after);
+
+        for (size_t i = 0; i < reply->segment_page->n_segments; i++) {
+            const Gmb__SegmentStatus *segment = reply->segment_page->segments[i];
+
+            after = segment->id;
+            if (name != NULL && strcmp(segment->name, name) != 0)
+                continue;
+            count++;
+            if (ret != NULL)
+                *ret = *segment;
+        }
+        last = reply->segment_page->last;
+        frame_message_free(&reply->base);
+    } while (!last);
+    return count;
+}
+
 bool segment_status(const struct harness *harness, const char *name, Gmb__SegmentStatus *ret)
 {
-    Gmb__ControlReply *reply = list(harness);
-    bool found = false;
+    bool found = look(harness, name, ret) > 0;
 
-    for (size_t i = 0; i < reply->segment_page->n_segments; i++) {
-        const Gmb__SegmentStatus *segment = reply->segment_page->segments[i];
-
-        if (strcmp(segment->name, name) != 0)
-            continue;
-        *ret = *segment;
-        found = true;
-    }
     ret->name = ret->tenant = ret->text = NULL;
-    frame_message_free(&reply->base);
     return found;
 }
 
 size_t segment_count(const struct harness *harness)
 {
-    Gmb__ControlReply *reply = list(harness);
-    size_t count = reply->segment_page->n_segments;
-
-    frame_message_free(&reply->base);
-    return count;
+    return look(harness, NULL, NULL);
 }
 
 void segment_await(const struct harness *harness, const char *name, Gmb__SegmentState state)
