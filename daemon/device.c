@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "daemon/message.h"
 #include "daemon/pressure.h"
+#include "daemon/segment.h"
 #include "daemon/text.h"
 
 /* One may be chance, as may two of jobs that ran side by side. */
@@ -57,6 +58,7 @@ static void device_fail(struct broker *broker, uint32_t index, const char *text)
     /* Before those who wait there are refused. */
     clients_tell(broker, device);
     broker_step(broker, &event);
+    segments_device_failed(broker, index);
 }
 
 void device_heard(struct broker *broker, uint32_t index, int result, const char *text)

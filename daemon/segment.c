@@ -431,6 +431,15 @@ void segments_at(struct segments *segments, uint64_t at_ns)
     segments->due_ns = MIN(segments->due_ns, at_ns);
 }
 
+void segments_device_failed(struct broker *broker, uint32_t device)
+{
+    list_for_each(segment, &broker->segments->all, struct segment, all_link)
+    {
+        if (segment->device == device)
+            segment_waiters_wake(segment);
+    }
+}
+
 void segments_reload(struct broker *broker)
 {
     list_for_each(segment, &broker->segments->all, struct segment, all_link)

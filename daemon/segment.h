@@ -181,6 +181,8 @@ void segment_remove(struct segment *segment);
 void segment_quarantine(struct segment *segment, const char *text);
 /* Memory for a DEMOTED one is asked for, until `wait_ns` from now. */
 void segment_fill(struct segment *segment, uint64_t wait_ns);
+/* Who waits for a segment there is told so. */
+void segments_device_failed(struct broker *broker, uint32_t device);
 /* The configuration is another one: so are the times that it sets. */
 void segments_reload(struct broker *broker);
 /* When something is due of it, besides what is noted. */

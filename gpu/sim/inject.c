@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "gpu/sim/duration.h"
@@ -19,14 +20,16 @@
 #define RULES_MAX 64
 #define CALL_BYTES 48
 #define TEXT_MAX 4096
+#define PATH_BYTES 128
 #define SLEEP_LATE_NS (100 * NSEC_PER_USEC)
 
 struct fault {
     char call[CALL_BYTES];
-    int device;           /* -1: any */
-    uint64_t first, last; /* of the calls, counted from 1 */
-    uint64_t every;       /* 0, or each call whose number is a multiple */
-    uint64_t window_ns;   /* 0, or how long after the first call */
+    int device;            /* -1: any */
+    uint64_t first, last;  /* of the calls, counted from 1 */
+    uint64_t every;        /* 0, or each call whose number is a multiple */
+    uint64_t window_ns;    /* 0, or how long after the first call */
+    char path[PATH_BYTES]; /* "", or as long as that is there */
     CUresult code;
     uint64_t count, start_ns;
 };
@@ -65,13 +68,17 @@ static int read_number(const char **text, uint64_t *ret)
     return errno != 0 ? -EINVAL : 0;
 }
 
-/* N, N+, N-M, everyN, or a duration. */
+/* N, N+, N-M, everyN, a duration, or an absolute path. */
 static int read_when(const char *text, struct fault *fault)
 {
     if (strncmp(text, "every", 5) == 0) {
         text += 5;
         return read_number(&text, &fault->every) < 0 || fault->every == 0 || *text != '\0' ? -EINVAL
                                                                                            : 0;
+    }
+    if (*text == '/' && strlen(text) < sizeof(fault->path)) {
+        strcpy(fault->path, text);
+        return 0;
     }
     if (strcmp(text, "0") != 0 && duration_parse(text, &fault->window_ns) == 0)
         return fault->window_ns > 0 ? 0 : -EINVAL;
@@ -230,6 +237,8 @@ static void delay(uint64_t ns)
 static bool fault_due(struct fault *fault)
 {
     fault->count++;
+    if (fault->path[0] != '\0')
+        return access(fault->path, F_OK) == 0;
     if (fault->window_ns > 0) {
         uint64_t now = clock_now(&clock_monotonic);
 

@@ -1,9 +1,13 @@
 /* What the environment makes of the simulator. */
+#include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "gpu/sim/duration.h"
 #include "tests/simdriver/driver.h"
+#include "tests/unit/scratch.h"
 
 static void set(const char *name, const char *value)
 {
@@ -136,6 +140,29 @@ START_TEST(a_transient_fault_ends_by_itself)
     assert_cuda(CUDA_ERROR_OUT_OF_MEMORY, driver_create(0, &handle));
     while (driver_create(0, &handle) != CUDA_SUCCESS)
         ck_assert_uint_lt(clock_now(&clock_monotonic), end);
+}
+END_TEST
+
+START_TEST(a_fault_lasts_as_long_as_its_file)
+{
+    CUmemGenericAllocationHandle handle;
+    char dir[SCRATCH_PATH_BYTES], path[SCRATCH_PATH_BYTES + 8], table[SCRATCH_PATH_BYTES + 32];
+    int fd;
+
+    ck_assert_int_eq(scratch_make(dir), 0);
+    (void) snprintf(path, sizeof(path), "%s/lost", dir);
+    (void) snprintf(table, sizeof(table), "cuMemCreate:%s=101", path);
+    set("GMB_SIM_FAULTS", table);
+    driver_begin();
+    assert_ok(driver_create(0, &handle));
+    fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+    ck_assert_int_ge(fd, 0);
+    (void) close(fd);
+    assert_cuda(CUDA_ERROR_INVALID_DEVICE, driver_create(0, &handle));
+    assert_cuda(CUDA_ERROR_INVALID_DEVICE, driver_create(0, &handle));
+    ck_assert_int_eq(unlink(path), 0);
+    assert_ok(driver_create(0, &handle));
+    ck_assert_int_eq(scratch_remove(dir), 0);
 }
 END_TEST
 
@@ -357,8 +384,8 @@ int main(void)
     const TTest *const tests[] = {the_defaults_are_one_device_of_1_gib_in_2_mib_granules,
         each_device_has_its_size, the_nth_call_fails, from_the_nth_call_on_all_fail,
         a_run_of_calls_fails, every_nth_call_fails, a_transient_fault_ends_by_itself,
-        a_latency_is_waited_for_and_the_last_entry_counts, durations_are_read_exactly_or_not_at_all,
-        a_device_without_vmm_says_so_and_refuses,
+        a_fault_lasts_as_long_as_its_file, a_latency_is_waited_for_and_the_last_entry_counts,
+        durations_are_read_exactly_or_not_at_all, a_device_without_vmm_says_so_and_refuses,
         each_device_says_by_itself_how_its_memory_is_shared,
         a_device_without_vmm_allocates_and_hands_out_ipc_handles,
         a_hint_is_honoured_where_it_is_free_and_else_ignored, a_hint_can_be_ignored,
