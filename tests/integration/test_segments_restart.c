@@ -337,6 +337,34 @@ static uint64_t group_create(struct raw *raw, const char *name, uint32_t chunks)
     return raw_expect_lease(raw, segment_ask_of(raw, true, name, chunks * CHUNK, CHUNK, 0), chunks);
 }
 
+/* A broker that ends by itself keeps what one keeps that is killed. */
+START_TEST(a_renewed_broker_goes_on_with_them)
+{
+    struct member_order order = segment_order(MEMBER_FILL, "", 0);
+
+    begin(SEGMENT_BROKER HARNESS_TENANT);
+    make_demoted("demoted", 23);
+    segment_make(&first, "sealed", WEIGHTS, 24);
+    segment_do(&second, 0, MEMBER_CREATE, "written", WEIGHTS);
+    order.seed = 25;
+    ck_assert_int_eq(member_do(&second, &order), 0);
+    ck_assert_int_eq(kill(harness.keeper, SIGUSR1), 0);
+    harness_succeed(&harness, 0);
+    segment_expect_state(&harness, "demoted", STATE(DEMOTED));
+    segment_do(&second, 0, MEMBER_SEAL, "", 0);
+    segment_expect_verifies(&harness, "written");
+    segment_expect_verifies(&harness, "sealed");
+    segment_come_back(&first);
+    segment_do(&first, 0, MEMBER_RELEASE, "", 0);
+    segment_do(&first, 0, MEMBER_OPEN, "demoted", 0);
+    ck_assert_int_eq(segment_compare(&first, 23), 0);
+    segment_do(&second, 0, MEMBER_RELEASE, "", 0);
+    segment_do(&second, 0, MEMBER_OPEN, "sealed", 0);
+    ck_assert_int_eq(segment_compare(&second, 24), 0);
+    end();
+}
+END_TEST
+
 /* ------------------------------------------------------------------ nobody keeps anything */
 
 START_TEST(without_a_store_it_ends_with_the_broker)
@@ -486,6 +514,7 @@ int main(void)
     tcase_add_loop_test(tcase, who_waits_for_memory_waits_on, 0, 2);
     tcase_add_test(tcase, one_in_quarantine_stays_there);
     tcase_add_test(tcase, one_that_is_removed_ends_with_its_last_reader);
+    tcase_add_test(tcase, a_renewed_broker_goes_on_with_them);
     tcase_add_test(tcase, without_a_store_it_ends_with_the_broker);
     tcase_add_test(tcase, each_session_of_a_process_gets_its_own_guest_back);
     tcase_add_test(tcase, guests_in_a_share_group_come_back_to_the_next_broker);
