@@ -22,6 +22,7 @@
 #include "daemon/arena_forget.h"
 #include "daemon/arena_holder.h"
 #include "daemon/arena_kept.h"
+#include "daemon/bell.h"
 #include "daemon/broker.h"
 
 static struct fdstore_item *item_of(
@@ -95,8 +96,12 @@ static int holder_recover(struct arena *arena, uint32_t number, core_id client)
     struct broker *broker = arena->broker;
     const struct fdstore_item *item =
         item_of(broker, FDSTORE_EVENT, number_of(arena->lease) * ARENA_HOLDERS_MAX + number);
-    int fd = item != NULL ? fcntl(item->fd, F_DUPFD_CLOEXEC, 3) : -1;
+    int fd = -1;
 
+    if (item != NULL && !bell_is(item->fd))
+        return -EINVAL;
+    if (item != NULL)
+        fd = fcntl(item->fd, F_DUPFD_CLOEXEC, 3);
     if (fd < 0)
         return item != NULL ? -errno : -ENOENT;
     return arena_holder_restore_consume(arena, client, number, fd);

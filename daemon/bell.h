@@ -23,6 +23,14 @@ static inline int bell_new(int *ret_fd)
     return 0;
 }
 
+/* Whether an fd of a broker before is one: else nobody would ever hear it. */
+static inline bool bell_is(int fd)
+{
+    struct itimerspec left;
+
+    return timerfd_gettime(fd, &left) == 0;
+}
+
 /* Readable from now on. Rung again before it was read, it rings once. Never blocks. */
 static inline void bell_ring(int fd)
 {

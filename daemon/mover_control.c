@@ -220,6 +220,12 @@ void control_unwatch_process(struct mover_control *control)
 
 /* ------------------------------------------------------------------ interface */
 
+/* Lets the loop settle it: handlers are never called from within a call of the owner's. */
+static void settle_soon(struct mover_control *control)
+{
+    event_active(control->timer, EV_TIMEOUT, 0);
+}
+
 int mover_control_new(struct event_base *base, const struct clock *clock, struct tier *tier,
     const uint8_t uuid[16], const struct mover_options *options,
     const struct mover_handler *handler, struct mover_control **ret)
@@ -238,7 +244,9 @@ int mover_control_new(struct event_base *base, const struct clock *clock, struct
     control->handler = *handler;
     control->process = MOVER_PROCESS_NONE;
     control->deadline_ns = control->idle_at_ns = CLOCK_NEVER;
-    control->trim_at_ns = control->look_ns = CLOCK_NEVER;
+    control->look_ns = CLOCK_NEVER;
+    /* What a broker before has left in the tier and nobody needs. */
+    control->trim_at_ns = tier_stats(tier).touched_bytes > 0 ? control_now(control) : CLOCK_NEVER;
     mover_holdings_init(&control->holdings);
     list_init(&control->gone);
     list_init(&control->urgent);
@@ -252,6 +260,8 @@ int mover_control_new(struct event_base *base, const struct clock *clock, struct
         free(control);
         return -ENOMEM;
     }
+    if (control->trim_at_ns != CLOCK_NEVER)
+        settle_soon(control);
     *ret = control;
     return 0;
 }
@@ -271,12 +281,6 @@ struct mover_control *mover_control_free(struct mover_control *control)
     ahead_clear(control);
     free(control);
     return NULL;
-}
-
-/* Lets the loop settle it: handlers are never called from within a call of the owner's. */
-static void settle_soon(struct mover_control *control)
-{
-    event_active(control->timer, EV_TIMEOUT, 0);
 }
 
 int mover_submit(struct mover_control *control, const struct mover_job *job)

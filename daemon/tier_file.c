@@ -33,6 +33,9 @@ static int file_reopen(int fd, int *ret_fd)
 
     (void) snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
     *ret_fd = open(path, O_RDWR | O_CLOEXEC);
+    /* A disk that had errors and can only be read by now: what lies there is still wanted. */
+    if (*ret_fd < 0 && errno == EROFS)
+        *ret_fd = open(path, O_RDONLY | O_CLOEXEC);
     return *ret_fd < 0 ? -errno : 0;
 }
 

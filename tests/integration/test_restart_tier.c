@@ -15,6 +15,7 @@
 #include "tests/integration/folder.h"
 #include "tests/integration/orders.h"
 #include "tests/integration/pages.h"
+#include "tests/integration/worker.h"
 #include "tests/unit/unit.h"
 
 #define PAGE (UINT64_C(64) << 10)
@@ -286,15 +287,150 @@ START_TEST(what_isnt_there_any_more_is_lost_alone_and_said)
 }
 END_TEST
 
+/* Any fd under a name of the broker's: it starts, says so, and serves. */
+static const char *const becomes[] = {"ledger fifo", "ledger zero", "ledger huge", "C1 socket",
+    "C1 folder", "T0 fifo", "T0 empty", "P0 folder", "P0 zero", "P0 empty", "E0 fifo", "E0 null"};
+
+START_TEST(whatever_lies_under_a_name_the_broker_starts_and_says_so)
+{
+    const struct shape shape = {64, 0, NULL};
+    const char *name = becomes[_i];
+    char what[64];
+
+    (void) snprintf(what, sizeof(what), "become %s", name);
+    ck_assert_int_eq(scratch_make(other), 0);
+    begin(&shape);
+    restart_spoiled(&shape, what);
+    expect_said(name[0] == 'l'   ? "can't be read"
+                : name[0] == 'C' ? " chunks have no memory here"
+                                 : "1 arena of the broker before can't be gone on with");
+    pages_close(&pages);
+    pages_open(&pages, &harness, PAGE, HARNESS_CHUNK, MIB(128));
+    pages_fill(&pages, ALL);
+    pages_evict(&pages, &harness, ALL);
+    restart(&shape);
+    expect_lost(0);
+    ck_assert_uint_eq(pages_stats(&pages).evicted_pages, ALL);
+    pages_check(&pages, 0, pages.count, 16);
+    finish(&shape);
+    ck_assert_int_eq(scratch_remove(other), 0);
+}
+END_TEST
+
+/* ------------------------------------------------------------------ who has it still */
+
+/* The tier's memory as the keeper has it: the caller's. */
+static int memory_open(void)
+{
+    char path[64], target[64];
+
+    for (int i = 3; i < 256; i++) {
+        ssize_t length;
+
+        (void) snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int) harness.keeper, i);
+        length = readlink(path, target, sizeof(target) - 1);
+        target[length > 0 ? length : 0] = '\0';
+        if (strstr(target, "gmbd-host-tier") != NULL)
+            return open(path, O_RDWR | O_CLOEXEC);
+    }
+    ck_abort_msg("the keeper has no tier");
+}
+
+static bool memory_empty(void)
+{
+    int fd = memory_open();
+    struct stat stat;
+
+    ck_assert_int_eq(fstat(fd, &stat), 0);
+    (void) close(fd);
+    return stat.st_blocks == 0;
+}
+
+START_TEST(what_a_mover_of_before_still_has_can_be_fetched_and_is_left_alone)
+{
+    const struct shape shape = {64, 0, NULL};
+    int fd;
+
+    ck_assert_int_eq(scratch_make(other), 0);
+    begin(&shape);
+    pages_evict(&pages, &harness, ALL);
+    fd = memory_open();
+    ck_assert_int_eq(flock(fd, LOCK_SH), 0);
+    restart(&shape);
+    expect_said("a mover of the broker before still runs");
+    pages_check(&pages, 0, pages.count, 16);
+    (void) order_evict(&harness, "test", MIB(512));
+    pages_check(&pages, 0, pages.count, 16);
+    ck_assert_uint_eq(pages_stats(&pages).evicted_pages, 0);
+    (void) close(fd);
+    restart(&shape);
+    expect_lost(0);
+    pages_evict(&pages, &harness, ALL);
+    pages_check(&pages, 0, pages.count, 16);
+    finish(&shape);
+    ck_assert_int_eq(scratch_remove(other), 0);
+}
+END_TEST
+
+START_TEST(a_stopped_mover_ends_with_its_broker_and_costs_nothing)
+{
+    const struct shape shape = {64, 0, NULL};
+    pid_t mover;
+
+    ck_assert_int_eq(scratch_make(other), 0);
+    begin(&shape);
+    pages_evict(&pages, &harness, ALL / 2);
+    (void) order_evict(&harness, "test", MIB(512));
+    ck_assert_uint_eq(harness_movers(&harness, &mover, 1), 1);
+    ck_assert_int_eq(kill(mover, SIGSTOP), 0);
+    restart(&shape);
+    expect_said("");
+    pages_check(&pages, 0, pages.count, 16);
+    finish(&shape);
+    ck_assert_int_eq(scratch_remove(other), 0);
+}
+END_TEST
+
+START_TEST(memory_of_workers_that_died_with_the_broker_is_given_back)
+{
+    const struct shape shape = {64, 0, NULL};
+    struct worker worker;
+
+    ck_assert_int_eq(scratch_make(other), 0);
+    begin(&shape);
+    worker_start(&worker, &harness, PAGE, HARNESS_CHUNK, ALL / 2);
+    pages_close(&pages);
+    while (worker_evicted(&worker) == 0)
+        (void) order_evict(&harness, "test", MIB(512));
+    ck_assert(!memory_empty());
+    harness_keeper_renew(&harness);
+    worker_end(&worker, SIGKILL);
+    harness_succeed(&harness, SIGKILL);
+    wait_until(memory_empty());
+    harness_stop(&harness);
+    ck_assert_int_eq(scratch_remove(other), 0);
+}
+END_TEST
+
+static void add(Suite *suite, const char *name, const TTest *test, int count)
+{
+    TCase *tcase = tcase_create(name);
+
+    tcase_add_loop_test(tcase, test, 0, count);
+    suite_add_tcase(suite, tcase);
+}
+
 int main(void)
 {
     Suite *suite = suite_create("integration_restart_tier");
-    TCase *tcase = tcase_create("integration_restart_tier");
 
-    tcase_add_loop_test(
-        tcase, pages_come_back_whatever_the_tier_is_to_be_now, 0, (int) ARRAY_SIZE(changes));
-    tcase_add_loop_test(
-        tcase, what_isnt_there_any_more_is_lost_alone_and_said, 0, (int) ARRAY_SIZE(spoils));
-    suite_add_tcase(suite, tcase);
+    add(suite, "changes", pages_come_back_whatever_the_tier_is_to_be_now,
+        (int) ARRAY_SIZE(changes));
+    add(suite, "spoils", what_isnt_there_any_more_is_lost_alone_and_said, (int) ARRAY_SIZE(spoils));
+    add(suite, "names", whatever_lies_under_a_name_the_broker_starts_and_says_so,
+        (int) ARRAY_SIZE(becomes));
+    add(suite, "left", what_a_mover_of_before_still_has_can_be_fetched_and_is_left_alone, 1);
+    add(suite, "stopped", a_stopped_mover_ends_with_its_broker_and_costs_nothing, 1);
+    add(suite, "dead", memory_of_workers_that_died_with_the_broker_is_given_back, 1);
     return unit_run_suite(suite);
 }
