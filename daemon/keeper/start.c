@@ -14,6 +14,7 @@
 
 #include "base/log.h"
 #include "daemon/keeper/child.h"
+#include "daemon/keeper/sweep.h"
 
 int keeper_signals_open(struct keeper *keeper)
 {
@@ -62,7 +63,8 @@ static int notify_open(struct keeper *keeper)
     _cleanup_free_ char *directory = NULL;
     int r;
 
-    if (asprintf(&directory, "%s/gmbd-keeper.%d.XXXXXX", base, (int) getpid()) < 0) {
+    sweep_folders(base);
+    if (asprintf(&directory, "%s/" SWEEP_PREFIX "%d.XXXXXX", base, (int) getpid()) < 0) {
         directory = NULL;
         return -ENOMEM;
     }

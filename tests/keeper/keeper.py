@@ -61,13 +61,13 @@ def poll(what, condition):
 class Keeper:
     """A keeper in a folder of its own, whose broker runs the given script."""
 
-    def __init__(self, directory, script, *options, program=None):
+    def __init__(self, directory, script, *options, program=None, runtime=None):
         self.directory = directory
         with open(os.path.join(directory, 'broker.py'), 'w', encoding='utf-8') as file:
             file.write(PRELUDE + script)
         self.process = subprocess.Popen(
             [program or KEEPER, *options, '--', sys.executable, 'broker.py'], cwd=directory,
-            env={**os.environ, 'XDG_RUNTIME_DIR': directory})
+            env={**os.environ, 'XDG_RUNTIME_DIR': runtime or directory})
 
     def log(self):
         try:
@@ -273,6 +273,25 @@ said('ready')
         k.process.send_signal(signal.SIGHUP)
         k.wait_for('hup')
         assert len(k.lines('start')) == 1
+
+
+def what_a_killed_keeper_left_is_gone_with_the_next():
+    script = "said('notify ' + os.environ['NOTIFY_SOCKET'])\n" + PAUSE
+
+    def folder(k):
+        return os.path.dirname(k.wait_for('notify')[0].split()[1])
+
+    with tempfile.TemporaryDirectory(prefix='gmbd-keeper-test.') as runtime, \
+            keeper(script, runtime=runtime) as living, keeper(script, runtime=runtime) as killed:
+        left = folder(killed)
+        killed.process.kill()
+        killed.process.wait()
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(killed.broker(), signal.SIGKILL)
+        with keeper(script, runtime=runtime) as k:
+            assert os.path.exists(folder(k))
+            assert not os.path.exists(left)
+            assert os.path.exists(folder(living))
 
 
 def sigusr1_starts_the_broker_anew_with_what_it_stored():
