@@ -204,6 +204,21 @@ static int proc_identify(struct identity *identity)
     return r;
 }
 
+/* What /proc doesn't show: a mount with hidepid= hides whom it doesn't let one look at. */
+static bool hidden(int r, int pidfd)
+{
+    return (r == -ESRCH || r == -EACCES || r == -EPERM) && process_alive(pidfd);
+}
+
+static int hide(struct identity *identity)
+{
+    free(identity->cgroup);
+    free(identity->unit);
+    identity->cgroup = strdup("");
+    identity->unit = strdup("");
+    return identity->cgroup != NULL && identity->unit != NULL ? 0 : -ENOMEM;
+}
+
 int identity_find(pid_t pid, uint64_t start_ticks, uid_t uid, struct identity *ret)
 {
     _cleanup_identity_ struct identity identity = IDENTITY_NONE;
@@ -215,11 +230,14 @@ int identity_find(pid_t pid, uint64_t start_ticks, uid_t uid, struct identity *r
     identity.uid = uid;
     identity.gid = (gid_t) -1;
     identity.pidfd = (int) syscall(SYS_pidfd_open, pid, 0);
-    if (identity.pidfd < 0)
-        return -errno;
+    if (identity.pidfd < 0) /* EINVAL: it is the number of a thread by now */
+        return errno == EINVAL ? -ESRCH : -errno;
+    identity.start_ticks = start_ticks;
     r = proc_identify(&identity);
-    if (r == 0 && identity.start_ticks != start_ticks)
-        r = -ESRCH;
+    if (identity.start_ticks != start_ticks)
+        return -ESRCH;
+    if (hidden(r, identity.pidfd))
+        r = hide(&identity);
     if (r < 0)
         return r;
     *ret = identity;

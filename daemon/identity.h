@@ -34,7 +34,9 @@ struct identity {
 int identity_read(int fd, struct identity *ret) _must_check_;
 /*
  * Identity of the process that had `pid` and started at that time, as far as it can be told without
- * its socket: no groups. -ESRCH when it is dead, whoever has the pid now; other -errno.
+ * its socket: no groups. -ESRCH when it is dead, whoever has the pid now; other -errno. Where /proc
+ * doesn't show a process that lives (hidepid=), it is taken for the one that is looked for, without
+ * cgroup and unit: what that may still hold is nobody else's.
  */
 int identity_find(pid_t pid, uint64_t start_ticks, uid_t uid, struct identity *ret) _must_check_;
 /* Frees and closes what is left; idempotent. */

@@ -258,7 +258,7 @@ static int client_restore(struct restoring *restoring, const struct ledger_recor
         return segments_steward_restore(broker, record->core.client.tenant, record_id(record));
     r = identity_find(
         record->client.pid, record->client.start_ticks, record->client.uid, &identity);
-    if (r == -ENOMEM || r == -EMFILE || r == -ENFILE)
+    if (r < 0 && r != -ESRCH)
         return r; /* not being able to look is no death */
     if (r < 0 || !core_tenant_get(broker->core, record->core.client.tenant, &tenant))
         return dead_add(restoring, record_id(record));

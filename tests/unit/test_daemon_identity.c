@@ -1,8 +1,11 @@
 /* What /proc says, including what a hostile process name makes of it, and whose a socket is. */
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
@@ -130,6 +133,106 @@ START_TEST(a_process_younger_than_the_connection_is_not_its_peer)
 }
 END_TEST
 
+/* ------------------------------------------------------------------ found again */
+
+static uint64_t start_of(pid_t pid)
+{
+    char path[32], line[1024] = "";
+    uint64_t ticks = 0;
+    FILE *file;
+
+    (void) snprintf(path, sizeof(path), "/proc/%d/stat", (int) pid);
+    file = fopen(path, "re");
+    ck_assert_ptr_nonnull(file);
+    ck_assert_ptr_nonnull(fgets(line, sizeof(line), file));
+    (void) fclose(file);
+    ck_assert_int_eq(identity_parse_start(line, &ticks), 0);
+    return ticks;
+}
+
+static pid_t sleeper_start(void)
+{
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        (void) prctl(PR_SET_PDEATHSIG, SIGKILL);
+        for (;;)
+            (void) pause();
+    }
+    ck_assert_int_gt(pid, 0);
+    return pid;
+}
+
+static void sleeper_end(pid_t pid)
+{
+    ck_assert_int_eq(kill(pid, SIGKILL), 0);
+    ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+}
+
+START_TEST(a_process_is_found_by_pid_and_start_until_it_is_dead)
+{
+    _cleanup_identity_ struct identity identity = IDENTITY_NONE;
+    pid_t pid = sleeper_start();
+    uint64_t started = start_of(pid);
+
+    ck_assert_int_eq(identity_find(pid, started + 1, 7, &identity), -ESRCH);
+    ck_assert_int_eq(identity_find(pid, started, 7, &identity), 0);
+    ck_assert_int_eq(identity.pid, pid);
+    ck_assert_uint_eq(identity.uid, 7);
+    ck_assert_uint_eq(identity.start_ticks, started);
+    sleeper_end(pid);
+    identity_clear(&identity);
+    ck_assert_int_eq(identity_find(pid, started, 7, &identity), -ESRCH);
+    ck_assert_int_eq(identity_find(0, started, 7, &identity), -ESRCH);
+}
+END_TEST
+
+/* What a user finds who may not look at others: 0 found, 1 dead, 2 something else, 77 can't try. */
+static int find_hidden(const char *option, pid_t pid, uint64_t start)
+{
+    int status;
+    pid_t child = fork();
+
+    if (child == 0) {
+        _cleanup_identity_ struct identity identity = IDENTITY_NONE;
+        int r;
+
+        if (geteuid() != 0 || unshare(CLONE_NEWNS) < 0 ||
+            mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+            mount("proc", "/proc", "proc", 0, option) < 0 || setgid(65534) < 0 || setuid(65534) < 0)
+            _exit(77);
+        r = identity_find(pid, start, 0, &identity);
+        if (r == 0 && identity.start_ticks == start && identity.cgroup[0] == '\0')
+            _exit(0);
+        _exit(r == -ESRCH ? 1 : 2);
+    }
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+START_TEST(a_process_that_proc_hides_is_not_dead)
+{
+    static const char *const options[] = {"hidepid=1", "hidepid=2"};
+
+    for (size_t i = 0; i < ARRAY_SIZE(options); i++) {
+        pid_t pid = sleeper_start();
+        uint64_t started = start_of(pid);
+        int found = find_hidden(options[i], pid, started);
+
+        if (found == 77) {
+            fprintf(stderr, "skipped: /proc can't be mounted with %s here\n", options[i]);
+            sleeper_end(pid);
+            return;
+        }
+        ck_assert_int_eq(found, 0);
+        sleeper_end(pid);
+        ck_assert_int_eq(find_hidden(options[i], pid, started), 1);
+    }
+}
+END_TEST
+
 UNIT_MAIN("daemon_identity", the_start_time_is_field_22_whatever_the_name,
     the_cgroup_is_the_unified_one, a_living_peer_is_who_connected, a_dead_peer_is_nobody,
-    a_process_younger_than_the_connection_is_not_its_peer)
+    a_process_younger_than_the_connection_is_not_its_peer,
+    a_process_is_found_by_pid_and_start_until_it_is_dead, a_process_that_proc_hides_is_not_dead)
