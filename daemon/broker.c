@@ -513,7 +513,7 @@ struct broker *broker_free(struct broker *broker)
     (void) core_free(broker->core);
     (void) ledger_free(broker->ledger);
     (void) fdstore_free(broker->store);
-    free(broker->recovery.dead_ids);
+    recover_clear(broker);
     (void) config_free(broker->config);
     free(broker);
     return NULL;

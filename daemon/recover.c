@@ -11,6 +11,7 @@
 #include <sys/resource.h>
 
 #include "base/log.h"
+#include "daemon/absent.h"
 #include "daemon/arena_recover.h"
 #include "daemon/broker.h"
 #include "daemon/ledger/ledger.h"
@@ -459,4 +460,12 @@ void recover_end(struct broker *broker)
     /* What belongs to nothing that is there. */
     items_drop_all(broker);
     found_log(found);
+    if (found->clients > 0)
+        found->absent = absent_new(broker);
+}
+
+void recover_clear(struct broker *broker)
+{
+    free(TAKE_PTR(broker->recovery.dead_ids));
+    broker->recovery.absent = absent_free(broker->recovery.absent);
 }

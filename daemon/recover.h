@@ -11,6 +11,7 @@
 #include "daemon/core/core.h"
 #include "daemon/fdstore.h"
 
+struct absent;
 struct broker;
 
 /* What was found, for the log and the status. */
@@ -27,6 +28,7 @@ struct recovery {
     uint32_t epoch;
     char degraded[LIMIT_TEXT_BYTES]; /* what isn't as it was, as a sentence; else empty */
     core_id *dead_ids;               /* owned; until recover_end() */
+    struct absent *absent;           /* owned; NULL: nobody was there before */
 };
 
 /* Before the executor: finds the store and opens or makes the ledger. -EINVAL, -ENOMEM with a
@@ -38,3 +40,5 @@ int recover_records(struct broker *broker) _must_check_;
 const char *recover_degraded(struct recovery *found, const char *format, ...) _printf_(2, 3);
 /* After the configuration: who died meanwhile is dead, and all is said. */
 void recover_end(struct broker *broker);
+/* Frees what is left of it. */
+void recover_clear(struct broker *broker);

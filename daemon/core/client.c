@@ -130,11 +130,11 @@ static void client_end(struct core *core, struct client *client)
 
 void client_detach_event(struct core *core, struct client *client, const struct core_event *event)
 {
-    if (client->state != CLIENT_ACTIVE)
-        return;
-    stalled_leave(core, client);
-    client_set_state(client, CLIENT_DETACHED);
-    client_drop_requests(core, client);
+    if (client->state == CLIENT_ACTIVE) {
+        stalled_leave(core, client);
+        client_set_state(client, CLIENT_DETACHED);
+        client_drop_requests(core, client);
+    }
     if (list_empty(&client->holdings) && !event->client_detach.keep)
         client_end(core, client);
 }

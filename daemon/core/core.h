@@ -133,7 +133,9 @@ struct core_event {
                                    tenant's by count, and it neither runs nor stalls */
         } client_add;           /* CLIENT_ADDED or REFUSED */
         struct {
-            bool keep; /* it stays though it holds nothing, until it is dead or attached */
+            /* It stays though it holds nothing, until it is dead, attached or, detached as it is,
+             * told so again without this. */
+            bool keep;
         } client_detach;
         struct {
             uint32_t device;      /* index */

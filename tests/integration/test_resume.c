@@ -211,6 +211,42 @@ START_TEST(a_client_whose_connection_broke_comes_back_to_the_same_broker)
 }
 END_TEST
 
+static uint32_t clients(const struct harness *harness)
+{
+    Gmb__ControlReply *reply = raw_status(harness);
+    uint32_t count = reply->status->clients;
+
+    frame_message_free(&reply->base);
+    return count;
+}
+
+START_TEST(who_holds_nothing_and_stays_away_is_let_go_after_a_restart)
+{
+    struct harness harness;
+    struct raw raw, idle, late;
+    uint64_t lease;
+
+    lease = begin(&harness, &raw, 2);
+    raw_connect(&idle, &harness);
+    raw_connect(&late, &harness);
+    harness_succeed(&harness, SIGKILL);
+    ck_assert_uint_eq(clients(&harness), 3);
+    ck_assert(raw_come_back(&idle, &harness));
+    ck_assert_uint_eq(raw_resume(&idle, NULL, 0, true), 0);
+    /* The process lives, and says nothing. */
+    wait_until(clients(&harness) == 2);
+    ck_assert_uint_eq(use(&harness).leased_bytes, 2 * CHUNK);
+    ck_assert(!raw_come_back(&late, &harness));
+    ck_assert(raw_come_back(&raw, &harness));
+    ck_assert_uint_eq(raw_resume_one(&raw, lease, 2), 0);
+    ck_assert_uint_eq(clients(&harness), 3);
+    raw_expect_done(&raw, raw_release(&raw, lease));
+    raw_close(&idle);
+    raw_close(&late);
+    end(&harness, &raw);
+}
+END_TEST
+
 /* Says that it has the first `count` indices of one arena and nothing else; how many are lost. */
 static size_t resume_arena(struct raw *raw, uint64_t lease, uint32_t count)
 {
@@ -311,6 +347,7 @@ UNIT_MAIN("resume", a_lease_outlives_the_broker_and_its_client_goes_on,
     before_it_has_said_what_it_has_a_client_asks_nothing, a_lease_that_never_was_is_lost,
     a_token_is_good_for_its_own_process_alone, who_died_meanwhile_is_dead_and_who_dies_later_too,
     a_client_whose_connection_broke_comes_back_to_the_same_broker,
+    who_holds_nothing_and_stays_away_is_let_go_after_a_restart,
     an_arena_goes_on_with_the_same_broker_and_with_the_next,
     a_holder_of_a_shared_arena_comes_back_to_what_it_missed,
     fds_and_memory_are_as_they_were_after_many_restarts)

@@ -175,8 +175,28 @@ START_TEST(who_is_to_be_kept_stays_without_holding_anything)
 }
 END_TEST
 
+START_TEST(who_was_kept_and_holds_nothing_is_let_go_when_it_is_said_again)
+{
+    struct core_event event = {
+        .type = CORE_EVENT_CLIENT_DETACH,
+        .client_detach.keep = true,
+    };
+
+    arena_start(64 * MIB);
+    event.client = chat;
+    world_step(&world, &event);
+    restart();
+    world_step(&world, &event);
+    ck_assert(client_there(chat));
+    event.client_detach.keep = false;
+    world_step(&world, &event);
+    ck_assert(!client_there(chat));
+}
+END_TEST
+
 UNIT_MAIN("core_restore_segment", an_unsealed_segment_is_its_writers_and_none_of_it_is_cached,
     a_sealed_segment_stays_with_its_steward_and_its_readers,
     a_segment_without_memory_stays_and_is_filled_again, an_open_that_was_cut_off_holds_nothing,
     a_segment_whose_holder_was_not_written_ends, a_steward_is_still_none_by_count_and_the_only_one,
-    who_is_to_be_kept_stays_without_holding_anything)
+    who_is_to_be_kept_stays_without_holding_anything,
+    who_was_kept_and_holds_nothing_is_let_go_when_it_is_said_again)
