@@ -13,8 +13,7 @@ void raw_dial(struct raw *raw, const struct harness *harness)
     ck_assert_int_eq(conn_new_consume(harness_dial(harness->client_socket), &raw->conn), 0);
 }
 
-/* Whether Welcome says that the session is resumed. */
-static bool welcome_take(struct raw *raw)
+bool raw_welcomed(struct raw *raw)
 {
     Gmb__BrokerMessage *answer = raw_receive(raw);
     bool resumed;
@@ -32,7 +31,7 @@ void raw_connect(struct raw *raw, const struct harness *harness)
 {
     raw_dial(raw, harness);
     (void) raw_hello(raw, 1);
-    ck_assert(!welcome_take(raw));
+    ck_assert(!raw_welcomed(raw));
 }
 
 void raw_close(struct raw *raw)
@@ -74,7 +73,7 @@ uint64_t raw_hello(struct raw *raw, uint32_t version)
     return raw_send(raw, &message);
 }
 
-bool raw_come_back(struct raw *raw, const struct harness *harness)
+void raw_knock(struct raw *raw, const struct harness *harness)
 {
     uint64_t next_id = raw->next_id;
     uint8_t token[sizeof(raw->token)];
@@ -85,6 +84,7 @@ bool raw_come_back(struct raw *raw, const struct harness *harness)
     raw_close(raw);
     raw_dial(raw, harness);
     raw->next_id = next_id;
+    memcpy(raw->token, token, sizeof(token));
     gmb__hello__init(&body);
     body.version = 1;
     body.program = program;
@@ -92,7 +92,12 @@ bool raw_come_back(struct raw *raw, const struct harness *harness)
     body.token.len = sizeof(token);
     MESSAGE(hello, HELLO, &body);
     (void) raw_send(raw, &message);
-    return welcome_take(raw);
+}
+
+bool raw_come_back(struct raw *raw, const struct harness *harness)
+{
+    raw_knock(raw, harness);
+    return raw_welcomed(raw);
 }
 
 size_t raw_resume(struct raw *raw, Gmb__HeldLease **held, size_t count, bool last)

@@ -21,6 +21,9 @@ void raw_connect(struct raw *raw, const struct harness *harness);
 void raw_close(struct raw *raw);
 /* Connects and greets with the token that it has; whether the session is resumed. */
 bool raw_come_back(struct raw *raw, const struct harness *harness);
+/* The same in two steps. */
+void raw_knock(struct raw *raw, const struct harness *harness);
+bool raw_welcomed(struct raw *raw);
 /* Says what it has mapped, in `count` leases, the last time or not. How many are lost. */
 size_t raw_resume(struct raw *raw, Gmb__HeldLease **held, size_t count, bool last);
 /* Says that it has the first `chunks` of one lease and nothing else; how many are lost. */
