@@ -214,6 +214,7 @@ static int hide(struct identity *identity)
 {
     free(identity->cgroup);
     free(identity->unit);
+    identity->guessed = true;
     identity->cgroup = strdup("");
     identity->unit = strdup("");
     return identity->cgroup != NULL && identity->unit != NULL ? 0 : -ENOMEM;

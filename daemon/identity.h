@@ -20,6 +20,7 @@ struct identity {
     gid_t *groups;        /* supplementary */
     int pidfd;            /* of the process that connected, whatever became of its pid since */
     uint64_t start_ticks; /* when that started, since boot: with the pid it names one process */
+    bool guessed;         /* /proc hides the process: its pid may have passed to this one */
     char *cgroup;         /* path in the unified hierarchy; "" where there is none */
     char *unit;           /* systemd unit; "" outside of one */
 };

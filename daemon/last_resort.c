@@ -61,7 +61,7 @@ enum reclaim_kill_verdict last_resort_try(struct hosting *hosting, const struct 
     const struct reclaim_tenant rows[2] = {
         tenant_row(hosting, victim), tenant_row(hosting, beneficiary)};
     const struct reclaim_kill kill = {
-        .allowed = hosting->broker->config->kill,
+        .allowed = hosting->broker->config->kill && (client == NULL || !client->identity.guessed),
         .victim = 0,
         .beneficiary = beneficiary == victim         ? 0
                        : beneficiary < LIMIT_TENANTS ? 1

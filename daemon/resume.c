@@ -19,6 +19,7 @@
 #include "daemon/guest.h"
 #include "daemon/message.h"
 #include "daemon/persist.h"
+#include "daemon/revoke.h"
 #include "daemon/segment_request.h"
 #include "daemon/segment_tell.h"
 #include "proto/frame.h"
@@ -289,6 +290,8 @@ static void resume_end(struct session *session)
     segments_tell(session, session->client->id);
     if (session->guest != NULL)
         segments_tell(session, session->guest->id);
+    for (size_t i = 0; i < session->broker->device_count; i++)
+        revoke_tell(session->broker->hosting[i], session->client);
 }
 
 void on_resume(struct session *session, const Gmb__ClientMessage *message)

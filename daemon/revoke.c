@@ -132,14 +132,20 @@ static bool is_asked(const struct revoker *revoker, core_id lease)
     return false;
 }
 
-/* A worker that can't be told isn't asked, nor one that would be refused what it answers. */
+/* One that lives, and whose connection has ended: it is told when it is back. */
+static bool is_away(const struct client *client)
+{
+    return client->session == NULL;
+}
+
+/* A worker that would be refused what it answers isn't asked, nor one that is just coming back. */
 static const struct client *askable(
     const struct hosting *hosting, const struct core_lease_view *lease)
 {
     const struct client *client = client_find(hosting->broker, lease->client);
 
-    if (client == NULL || client_session(client) == NULL ||
-        grant_pending(client->session, lease->id))
+    if (client == NULL || (!is_away(client) && (client_session(client) == NULL ||
+                                                   grant_pending(client->session, lease->id))))
         return NULL;
     return client;
 }
@@ -169,17 +175,39 @@ static bool leases_room(struct revoker *revoker)
 static void lease_look(struct hosting *hosting, const struct core_lease_view *lease)
 {
     struct revoker *revoker = &hosting->revoker;
+    const struct client *client;
 
     if (lease->device != hosting->device || lease->max_chunks != 0 || lease->chunks == 0 ||
-        is_asked(revoker, lease->id) || askable(hosting, lease) == NULL || !leases_room(revoker))
+        is_asked(revoker, lease->id) || (client = askable(hosting, lease)) == NULL ||
+        !leases_room(revoker))
         return;
     revoker->leases[revoker->count++] = (struct revoke_lease){
         .tenant = lease->tenant,
         .bytes = lease->chunks * lease->chunk_bytes,
-        .chunk_bytes = lease->chunk_bytes,
+        .chunk_bytes = is_away(client) ? 0 : lease->chunk_bytes,
         .age_ns = sub_saturate(clock_now(hosting->broker->clock), lease->since_ns),
         .token = lease->id,
     };
+}
+
+/* Makes candidates of the leases of those that are away, or takes them out again; how many. */
+static size_t away_offer(struct hosting *hosting, bool offered)
+{
+    struct revoker *revoker = &hosting->revoker;
+    struct core_lease_view lease;
+    size_t count = 0;
+
+    for (size_t i = 0; i < revoker->count; i++) {
+        const struct client *client;
+
+        if (!core_lease_get(hosting->broker->core, revoker->leases[i].token, &lease) ||
+            is_asked(revoker, lease.id) || (client = askable(hosting, &lease)) == NULL ||
+            !is_away(client))
+            continue;
+        revoker->leases[i].chunk_bytes = offered ? lease.chunk_bytes : 0;
+        count++;
+    }
+    return count;
 }
 
 /* Whether all of them have been looked at. */
@@ -248,10 +276,12 @@ static void step_run(
     list_init(&revocation->link);
     list_append(&revoker->asked, &revocation->link);
     revoker->asked_count++;
-    log_info("  lease %llu of tenant %s (pid %d): %s of %s, %s", (unsigned long long) lease.id,
-        client->tenant, (int) client->identity.pid, size_format(asked, step->bytes),
-        size_format(whole, lease.chunks * lease.chunk_bytes), reclaim_reason_name(step->reason));
-    revoke_send(client, lease.id, step->bytes, timeout_ns);
+    log_info("  lease %llu of tenant %s (pid %d%s): %s of %s, %s", (unsigned long long) lease.id,
+        client->tenant, (int) client->identity.pid, is_away(client) ? ", away" : "",
+        size_format(asked, step->bytes), size_format(whole, lease.chunks * lease.chunk_bytes),
+        reclaim_reason_name(step->reason));
+    if (!is_away(client))
+        revoke_send(client, lease.id, step->bytes, timeout_ns);
 }
 
 static void plan_log(
@@ -273,7 +303,7 @@ static void plan_log(
         size_format(plan, planned), count);
 }
 
-static void wish_run(struct hosting *hosting, const struct revoke_request *request)
+static uint64_t plan_run(struct hosting *hosting, const struct revoke_request *request)
 {
     struct revoker *revoker = &hosting->revoker;
     struct revoke_step steps[STEPS_MAX];
@@ -286,6 +316,31 @@ static void wish_run(struct hosting *hosting, const struct revoke_request *reque
         step_run(hosting, request, &steps[i]);
         /* No longer a candidate for the next wish. */
         revoker->leases[steps[i].lease].chunk_bytes = 0;
+    }
+    return planned;
+}
+
+/* Those that are away are asked for what the others can't give. */
+static void wish_run(struct hosting *hosting, const struct revoke_request *request)
+{
+    struct revoke_request rest = *request;
+
+    rest.bytes = sub_saturate(rest.bytes, plan_run(hosting, request));
+    if (rest.bytes > 0 && away_offer(hosting, true) > 0) {
+        (void) plan_run(hosting, &rest);
+        (void) away_offer(hosting, false);
+    }
+}
+
+void revoke_tell(struct hosting *hosting, const struct client *client)
+{
+    list_for_each(revocation, &hosting->revoker.asked, struct revocation, link)
+    {
+        uint64_t bytes = outstanding(hosting, revocation);
+
+        if (revocation->client == client->id && bytes > 0)
+            revoke_send(client, revocation->lease, bytes,
+                sub_saturate(revocation->due_ns, clock_now(hosting->broker->clock)));
     }
 }
 

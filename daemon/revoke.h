@@ -2,7 +2,9 @@
  * Workspaces are asked back where no arena can give what an entitled tenant waits for, if the
  * configuration allows it. A plan is made by policies/reclaim_revoke.h over the leases of the
  * device; workers are told by LeaseRevoke. One that lets the deadline pass is reminded by the log
- * and, as the last resort, killed; what it was asked for no longer counts as coming.
+ * and, as the last resort, killed; what it was asked for no longer counts as coming. So is one that
+ * is away, as after a restart of the broker: it is asked for what no other can give, has as much
+ * time, and is told if it comes back within it.
  */
 #pragma once
 
@@ -10,6 +12,7 @@
 #include "daemon/core/core.h"
 #include "policies/reclaim_revoke.h"
 
+struct client;
 struct hosting;
 
 /* Shortages that wait for the same look at the leases; those of more tenants come again. */
@@ -38,5 +41,7 @@ void revoke_note(struct hosting *hosting, uint32_t tenant, uint64_t bytes, uint6
 uint64_t revoke_coming(const struct hosting *hosting, uint32_t tenant);
 /* Takes what may still come off what the tenants use; who let a deadline pass doesn't listen. */
 void revoke_count(const struct hosting *hosting, struct reclaim_tenant *rows);
+/* The client is back: it is told what it was asked for before, with the time that is left. */
+void revoke_tell(struct hosting *hosting, const struct client *client);
 /* Looks at leases and deadlines as far as one turn goes. */
 void revoke_turn(struct hosting *hosting);

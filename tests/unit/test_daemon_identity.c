@@ -180,6 +180,7 @@ START_TEST(a_process_is_found_by_pid_and_start_until_it_is_dead)
     ck_assert_int_eq(identity.pid, pid);
     ck_assert_uint_eq(identity.uid, 7);
     ck_assert_uint_eq(identity.start_ticks, started);
+    ck_assert(!identity.guessed);
     sleeper_end(pid);
     identity_clear(&identity);
     ck_assert_int_eq(identity_find(pid, started, 7, &identity), -ESRCH);
@@ -202,7 +203,8 @@ static int find_hidden(const char *option, pid_t pid, uint64_t start)
             mount("proc", "/proc", "proc", 0, option) < 0 || setgid(65534) < 0 || setuid(65534) < 0)
             _exit(77);
         r = identity_find(pid, start, 0, &identity);
-        if (r == 0 && identity.start_ticks == start && identity.cgroup[0] == '\0')
+        if (r == 0 && identity.guessed && identity.start_ticks == start &&
+            identity.cgroup[0] == '\0')
             _exit(0);
         _exit(r == -ESRCH ? 1 : 2);
     }
