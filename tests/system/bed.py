@@ -32,15 +32,15 @@ def show(unit, name):
     return run('systemctl', 'show', '--value', '-p', name, unit).strip()
 
 
-def wait_for(what, condition):
+def wait_for(what, condition, seconds=SECONDS):
     """What `condition` gives, once it is true."""
-    deadline = time.monotonic() + SECONDS
+    deadline = time.monotonic() + seconds
     while True:
         value = condition()
         if value:
             return value
         if time.monotonic() > deadline:
-            raise AssertionError(f'{what}: not within {SECONDS} s, last {value!r}')
+            raise AssertionError(f'{what}: not within {seconds} s, last {value!r}')
         time.sleep(0.02)
 
 

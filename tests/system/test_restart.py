@@ -7,8 +7,12 @@ import node
 from node import MIB
 
 UNIT = 'chat-keeps.service'
-# Another build, by what it says; the drop-in is read behind node's.
+# Another build, by what it says, which has no mover beside it; the drop-in is read behind node's.
+MOVER = f'{node.BUILD}/daemon/gmbd-mover'
 NEXT = f'{node.BUILD}/tests/integration/gmbd-next'
+TRANSFORMER = f'{node.BUILD}/tests/compute/gmb-transformer'
+WORK = ['--sequences', '8', '--length', '256', '--turn', '8']
+TOKENS = '/run/chat-pages.tokens'
 UPGRADE = '/run/systemd/system/gmbd.service.d/upgrade.conf'
 
 
@@ -27,19 +31,17 @@ def test_a_killed_broker_leaves_its_leases_to_the_next():
 def test_a_restarted_broker_leaves_its_leases_to_the_next():
     with node.worker(UNIT, 32 * MIB) as client:
         for _each in range(3):
-            succeed(lambda before: bed.run('systemctl', 'restart', 'gmbd.service'))
+            succeed(restarted)
             kept(client)
 
 
 def test_an_upgraded_broker_takes_the_leases_over_and_gives_them_back():
     with node.worker(UNIT, 32 * MIB) as client:
         before = node.gmbctl('status')['version']
-        bed.write(UPGRADE, f'[Service]\nExecStart=\nExecStart={NEXT} --gpu=sim\n')
-        succeed_reloaded()
+        succeed(upgraded)
         kept(client)
         bed.equal(node.gmbctl('status')['version'], before + '-next')
-        os.unlink(UPGRADE)
-        succeed_reloaded()
+        downgrade()
         kept(client)
         bed.equal(node.gmbctl('status')['version'], before)
 
@@ -58,21 +60,32 @@ def test_a_broker_that_dies_again_and_again_is_started_again():
         kept(client)
 
 
-def test_pages_that_were_evicted_outlive_a_restart_in_order():
+def test_tokens_are_the_same_whatever_ends_the_broker():
+    """Computed on pages that are evicted and restored while it is killed, restarted, hangs until the
+    watchdog ends it, and is upgraded."""
     node.restart()
-    transformers = [f'{node.BUILD}/tests/compute/gmb-transformer', '--sequences', '8', '--length',
-                    '64', '--pause', '20']
-    with bed.transient('chat-pages.service', *transformers,
-                       properties=[f'Environment=GMB_SIM_DIR={node.SIM}', 'RemainAfterExit=yes']):
+    undisturbed = bed.run(TRANSFORMER, '--plain', *WORK)
+    properties = [f'Environment=GMB_SIM_DIR={node.SIM}', f'StandardOutput=file:{TOKENS}',
+                  'RemainAfterExit=yes']
+    with bed.transient('chat-pages.service', TRANSFORMER, *WORK, '--batch', '1', '--pause', '150',
+                       properties=properties):
         bed.wait_for('an arena', lambda: node.holder('chat-pages.service'))
-        for _each in range(2):
+        for end in (lambda before: os.kill(before, signal.SIGKILL), restarted,
+                    lambda before: os.kill(before, signal.SIGSTOP), restarted, upgraded):
             bed.wait_for('evicted pages', evict)
-            succeed(lambda before: bed.run('systemctl', 'restart', 'gmbd.service'))
-        bed.wait_for('the end', lambda: evict() is not None and
-                     bed.show('chat-pages.service', 'SubState') == 'exited')
+            succeed(end)
+            bed.equal(bed.show('chat-pages.service', 'SubState'), 'running')
+        downgrade()
+        bed.wait_for('the end', lambda: bed.show('chat-pages.service', 'SubState') == 'exited',
+                     3 * bed.SECONDS)
         bed.equal(bed.show('chat-pages.service', 'ExecMainStatus'), '0')
-        words = bed.journal('chat-pages.service').split('\narena ')[1].split()
-        assert int(words[words.index('restores') + 1]) > 0, words
+    with open(TOKENS, encoding='utf-8') as file:
+        lines = file.read().splitlines()
+    bed.equal([line for line in lines if line.startswith('sequence')],
+              [line for line in undisturbed.splitlines() if line.startswith('sequence')])
+    words = lines[-1].split()
+    assert int(words[words.index('restores') + 1]) > 0, words
+    bed.equal(words[words.index('lost') + 1], '0')
     assert "can't go on with" not in bed.journal('gmbd.service', 1000)
 
 
@@ -108,9 +121,21 @@ def succeed(end):
     bed.wait_for('active', lambda: bed.show('gmbd.service', 'ActiveState') == 'active')
 
 
-def succeed_reloaded():
+def restarted(_before):
+    bed.run('systemctl', 'restart', 'gmbd.service')
+
+
+def upgraded(before):
+    bed.write(UPGRADE, f'[Service]\nExecStart=\nExecStart={NEXT} --gpu=sim\n'
+              f'Environment=GMB_MOVER={MOVER}\n')
     bed.run('systemctl', 'daemon-reload')
-    succeed(lambda before: bed.run('systemctl', 'restart', 'gmbd.service'))
+    restarted(before)
+
+
+def downgrade():
+    os.unlink(UPGRADE)
+    bed.run('systemctl', 'daemon-reload')
+    succeed(restarted)
 
 
 def kept(client):
