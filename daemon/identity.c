@@ -231,8 +231,9 @@ int identity_find(pid_t pid, uint64_t start_ticks, uid_t uid, struct identity *r
     identity.uid = uid;
     identity.gid = (gid_t) -1;
     identity.pidfd = (int) syscall(SYS_pidfd_open, pid, 0);
-    if (identity.pidfd < 0) /* EINVAL: it is the number of a thread by now */
-        return errno == EINVAL ? -ESRCH : -errno;
+    /* EINVAL, ENOENT: it is the number of a thread by now. */
+    if (identity.pidfd < 0)
+        return errno == EINVAL || errno == ENOENT ? -ESRCH : -errno;
     identity.start_ticks = start_ticks;
     r = proc_identify(&identity);
     if (identity.start_ticks != start_ticks)

@@ -1,5 +1,6 @@
 /* What /proc says, including what a hostile process name makes of it, and whose a socket is. */
 #include <errno.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -188,6 +189,35 @@ START_TEST(a_process_is_found_by_pid_and_start_until_it_is_dead)
 }
 END_TEST
 
+struct told {
+    _Atomic pid_t thread;
+};
+
+static void *thread_tell(void *data)
+{
+    struct told *told = data;
+
+    told->thread = gettid();
+    for (;;)
+        (void) pause();
+    return NULL;
+}
+
+START_TEST(who_has_the_number_of_a_thread_by_now_is_dead)
+{
+    _cleanup_identity_ struct identity identity = IDENTITY_NONE;
+    struct told told = {0};
+    pthread_t other;
+
+    ck_assert_int_eq(pthread_create(&other, NULL, thread_tell, &told), 0);
+    while (told.thread == 0)
+        (void) sched_yield();
+    ck_assert_int_eq(identity_find(told.thread, start_of(told.thread), 7, &identity), -ESRCH);
+    (void) pthread_cancel(other);
+    (void) pthread_join(other, NULL);
+}
+END_TEST
+
 /* What a user finds who may not look at others: 0 found, 1 dead, 2 something else, 77 can't try. */
 static int find_hidden(const char *option, pid_t pid, uint64_t start)
 {
@@ -237,4 +267,5 @@ END_TEST
 UNIT_MAIN("daemon_identity", the_start_time_is_field_22_whatever_the_name,
     the_cgroup_is_the_unified_one, a_living_peer_is_who_connected, a_dead_peer_is_nobody,
     a_process_younger_than_the_connection_is_not_its_peer,
-    a_process_is_found_by_pid_and_start_until_it_is_dead, a_process_that_proc_hides_is_not_dead)
+    a_process_is_found_by_pid_and_start_until_it_is_dead,
+    who_has_the_number_of_a_thread_by_now_is_dead, a_process_that_proc_hides_is_not_dead)
