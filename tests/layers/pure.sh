@@ -8,7 +8,7 @@ computes='^(mem(cpy|move|set|cmp|chr)|str(n?len|n?cmp|n?casecmp|n?dup|n?cpy|chr|
 computes+='|malloc|calloc|realloc|reallocarray|free|qsort|bsearch|abort|__assert_fail|abs'
 computes+='|__stack_chk_fail|__errno_location|v?snprintf|__v?snprintf_chk|__(mem|str)[a-z]+_chk'
 computes+='|strto(u?l|u?ll|d)|__isoc23_strto(u?l|u?ll)|(exp|log|pow|sqrt|floor|ceil|round)f?[l2]?'
-computes+='|toupper|tolower|__ctype_(b|toupper|tolower)_loc|_GLOBAL_OFFSET_TABLE_|__u?(div|mod)ti3'
+computes+='|toupper|tolower|__ctype_(b|toupper|tolower)_loc|_GLOBAL_OFFSET_TABLE_|__u?(div|mod)ti3|__popcount[ds]i2'
 computes+='|__tls_get_addr)$'
 
 own=$(nm --defined-only "$@" 2>/dev/null | awk 'NF == 3 {print $3}' |
