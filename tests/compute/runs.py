@@ -37,14 +37,17 @@ def poll(what, condition):
 class Broker:
     """gmbd with a tenant `low` and a tenant `high`, each with further lines of configuration. By
     default 3.5 MiB are guaranteed to the latter, so that the former is short of memory from the
-    start. Kept: by a keeper, which starts it again when it dies."""
+    start. Kept: by a keeper, which starts it again when it dies. Tier: how the host tier is
+    configured."""
 
-    def __init__(self, directory, low='', high='MemoryMin=3584K\n', kept=False):
+    def __init__(self, directory, low='', high='MemoryMin=3584K\n', kept=False,
+                 tier='HostTier=256M'):
         self.client, self.control, config, device, self.log = (
             os.path.join(directory, name) for name in
             ('client.sock', 'control.sock', 'gmbd.conf', 'device', 'log'))
         with open(config, 'w', encoding='utf-8') as file:
-            file.write('[Broker]\nHostTier=256M\n[Device *]\nReserve=2M\n'
+            tier = tier.replace('HERE', directory)
+            file.write(f'[Broker]\n{tier}\n[Device *]\nReserve=2M\n'
                        f'[Tenant low]\nGroup={LOW}\nPriority=100\n{low}'
                        f'[Tenant high]\nGroup={HIGH}\nPriority=200\n{high}')
         self.environment = {**os.environ, 'GMB_SIM_DIR': device, 'GMB_SIM_MEMORY': str(DEVICE),
@@ -91,12 +94,12 @@ class Broker:
 
 
 @contextlib.contextmanager
-def broker(*limits, kept=False):
+def broker(*limits, **options):
     if os.geteuid() != 0:
         print('skipped: only root can make processes of two tenants')
         sys.exit(SKIPPED)
     with tempfile.TemporaryDirectory(prefix='gmb-') as path:
-        running = Broker(path, *limits, kept=kept)
+        running = Broker(path, *limits, **options)
         try:
             yield running
         finally:
@@ -174,6 +177,42 @@ def test_tokens_are_the_same_while_movers_are_killed():
         counts = play(running, disturb)
     assert len(killed) == KILLS, killed
     assert counts['restores'] > 0 and counts['lost'] == 0, counts
+
+
+STOPS = 3  # the broker looks once a second
+
+
+def test_tokens_are_the_same_while_movers_are_stopped():
+    """Each once it has moved something: the broker sees that it stands still, and starts another."""
+    stopped, before = set(), {}
+
+    with broker() as running:
+        def disturb(low):
+            for pid in set(running.children()) - stopped if len(stopped) < STOPS else ():
+                if running.evicted() == before.setdefault(pid, running.evicted()):
+                    continue
+                stopped.add(pid)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGSTOP)
+
+        counts = play(running, disturb)
+        assert running.said().count('it is stopped') >= 1, running.said()
+    assert len(stopped) == STOPS, stopped
+    assert counts['restores'] > 0 and counts['lost'] == 0, counts
+
+
+def test_tokens_are_the_same_where_the_tier_is_on_a_disk():
+    with broker(tier='HostTier=0\nHostTierPath=HERE\nHostTierDisk=64M') as running:
+        counts = play(running)
+    assert counts['evictions'] > 0 and counts['restores'] > 0, counts
+    assert counts['lost'] == 0, counts
+
+
+def test_tokens_are_the_same_without_a_host_tier():
+    """What has to leave is dropped and computed again."""
+    with broker(tier='HostTier=0') as running:
+        counts = play(running, arguments=['--recomputable'])
+    assert counts['evictions'] == 0 and counts['lost'] > 0, counts
 
 
 def comm(pid):
