@@ -1,6 +1,6 @@
 /*
- * See arena_kept.h. Names in the store are the lease's slot, and for a holder's fd that with its
- * number: both are used again only behind the removal, since one thread does both.
+ * See arena_kept.h. A name in the store is used again only behind its removal, since one thread does
+ * both.
  */
 #include "daemon/arena_kept.h"
 
@@ -13,8 +13,11 @@
 #include "daemon/arena_holder.h"
 #include "daemon/arena_message.h"
 #include "daemon/broker.h"
+#include "daemon/ledger/ledger.h"
 
 #define PAGE UINT64_C(4096)
+/* So many that each holder of an arena on each device has one. */
+#define NAMES_OF_DEVICE (UINT32_MAX / (LIMIT_DEVICES * ARENA_HOLDERS_MAX))
 
 /* An ArenaCreated that waits for the store. */
 struct kept_answer {
@@ -109,14 +112,19 @@ void arena_kept_number(struct arena *arena, uint32_t number, core_id client)
 
 /* ------------------------------------------------------------------ the store */
 
-static uint32_t arena_number(const struct arena *arena)
+bool arena_kept_name(const struct broker *broker, core_id lease, uint32_t device, uint32_t *ret)
 {
-    return (uint32_t) arena->lease - 1;
+    uint32_t slot = (uint32_t) lease - 1;
+
+    if (slot >= NAMES_OF_DEVICE)
+        return false;
+    *ret = ledger_device(broker->ledger, device) * NAMES_OF_DEVICE + slot;
+    return true;
 }
 
-static uint32_t holder_number(const struct arena_holder *holder)
+static bool name_of(const struct arena *arena, uint32_t *ret)
 {
-    return arena_number(holder->arena) * ARENA_HOLDERS_MAX + holder->number;
+    return arena_kept_name(arena->broker, arena->lease, arena->device, ret);
 }
 
 static int arena_put(struct arena *arena)
@@ -125,9 +133,12 @@ static int arena_put(struct arena *arena)
         {FDSTORE_TABLE, arena->table_fd},
         {FDSTORE_PAGES, arena->kept_fd},
     };
-    int r = executor_keep(
-        arena->broker->executor, arena->device, keeps, ARRAY_SIZE(keeps), arena_number(arena), 0);
+    uint32_t name;
+    int r = -EOVERFLOW;
 
+    if (name_of(arena, &name))
+        r = executor_keep(
+            arena->broker->executor, arena->device, keeps, ARRAY_SIZE(keeps), name, 0);
     arena->stored = r == 0;
     close_fd(&arena->kept_fd);
     return r;
@@ -137,9 +148,12 @@ static int holder_put(struct arena_holder *holder, uint64_t tag)
 {
     const struct executor_keep keep = {FDSTORE_EVENT, holder->event_fd};
     struct arena *arena = holder->arena;
-    int r =
-        executor_keep(arena->broker->executor, arena->device, &keep, 1, holder_number(holder), tag);
+    uint32_t name;
+    int r = -EOVERFLOW;
 
+    if (name_of(arena, &name))
+        r = executor_keep(arena->broker->executor, arena->device, &keep, 1,
+            arena_kept_name_of(name, holder->number), tag);
     holder->stored = r == 0;
     return r;
 }
@@ -217,18 +231,21 @@ void arena_kept_forget_holder(const struct arena_holder *holder)
 {
     static const enum fdstore_kind kind = FDSTORE_EVENT;
     const struct arena *arena = holder->arena;
+    uint32_t name;
 
-    if (holder->stored && !arena->broker->kept_closed)
-        executor_unkeep(arena->broker->executor, arena->device, &kind, 1, holder_number(holder));
+    if (holder->stored && !arena->broker->kept_closed && name_of(arena, &name))
+        executor_unkeep(arena->broker->executor, arena->device, &kind, 1,
+            arena_kept_name_of(name, holder->number));
 }
 
 void arena_kept_forget(const struct arena *arena)
 {
     static const enum fdstore_kind kinds[] = {FDSTORE_TABLE, FDSTORE_PAGES};
 
-    if (arena->stored && !arena->broker->kept_closed)
-        executor_unkeep(
-            arena->broker->executor, arena->device, kinds, ARRAY_SIZE(kinds), arena_number(arena));
+    uint32_t name;
+
+    if (arena->stored && !arena->broker->kept_closed && name_of(arena, &name))
+        executor_unkeep(arena->broker->executor, arena->device, kinds, ARRAY_SIZE(kinds), name);
 }
 
 void arena_kept_close(struct broker *broker)

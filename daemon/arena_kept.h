@@ -31,6 +31,18 @@ struct arena_kept {
 };
 static_assert(sizeof(struct arena_kept) <= ARENA_KEPT_HEAD, "records begin behind it");
 
+/*
+ * The number in the names of the lease's fds: of its slot and its device. A slot is used again at
+ * once, and each device has a thread of its own that puts names into the store and takes them back.
+ * False when there is none left, and it isn't kept.
+ */
+bool arena_kept_name(const struct broker *broker, core_id lease, uint32_t device, uint32_t *ret);
+/* Of a holder's fd, by that and the holder's number. */
+static inline uint32_t arena_kept_name_of(uint32_t arena, uint32_t holder)
+{
+    return arena * ARENA_HOLDERS_MAX + holder;
+}
+
 /* Makes the memfd for an arena whose table is there. -errno. */
 int arena_kept_new(struct arena *arena) _must_check_;
 /* Maps one that is there, for an arena of this layout. -EINVAL when it is too short, -errno. */

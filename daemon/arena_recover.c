@@ -25,17 +25,17 @@
 #include "daemon/bell.h"
 #include "daemon/broker.h"
 
-static struct fdstore_item *item_of(
-    const struct broker *broker, enum fdstore_kind kind, uint32_t number)
+/* `holder`: of an EVENT. */
+static struct fdstore_item *item_of(const struct broker *broker, enum fdstore_kind kind,
+    core_id lease, uint32_t device, uint32_t holder)
 {
-    struct fdstore_item *item = fdstore_find(broker->store, kind, number);
+    struct fdstore_item *item = NULL;
+    uint32_t name;
 
+    if (arena_kept_name(broker, lease, device, &name))
+        item = fdstore_find(
+            broker->store, kind, kind == FDSTORE_EVENT ? arena_kept_name_of(name, holder) : name);
     return item != NULL && !item->ambiguous ? item : NULL;
-}
-
-static uint32_t number_of(core_id lease)
-{
-    return (uint32_t) lease - 1;
 }
 
 /* ------------------------------------------------------------------ what it is */
@@ -95,7 +95,7 @@ static int holder_recover(struct arena *arena, uint32_t number, core_id client)
 {
     struct broker *broker = arena->broker;
     const struct fdstore_item *item =
-        item_of(broker, FDSTORE_EVENT, number_of(arena->lease) * ARENA_HOLDERS_MAX + number);
+        item_of(broker, FDSTORE_EVENT, arena->lease, arena->device, number);
     int fd = -1;
 
     if (item != NULL && !bell_is(item->fd))
@@ -235,12 +235,11 @@ static int arena_fill_in(struct arena *arena, const struct arena_kept *kept,
 static void items_close(const struct arena *arena)
 {
     struct broker *broker = arena->broker;
-    uint32_t number = number_of(arena->lease);
 
-    fdstore_close(item_of(broker, FDSTORE_TABLE, number));
-    fdstore_close(item_of(broker, FDSTORE_PAGES, number));
+    fdstore_close(item_of(broker, FDSTORE_TABLE, arena->lease, arena->device, 0));
+    fdstore_close(item_of(broker, FDSTORE_PAGES, arena->lease, arena->device, 0));
     list_for_each(holder, &arena->holders, struct arena_holder, link)
-        fdstore_close(item_of(broker, FDSTORE_EVENT, number * ARENA_HOLDERS_MAX + holder->number));
+        fdstore_close(item_of(broker, FDSTORE_EVENT, arena->lease, arena->device, holder->number));
 }
 
 static void arena_go_on(struct arena *arena)
@@ -262,8 +261,8 @@ static void arena_go_on(struct arena *arena)
 /* False: it isn't to be had. */
 static bool arena_recover(struct broker *broker, const struct core_lease_view *lease)
 {
-    const struct fdstore_item *table = item_of(broker, FDSTORE_TABLE, number_of(lease->id)),
-                              *pages = item_of(broker, FDSTORE_PAGES, number_of(lease->id));
+    const struct fdstore_item *table = item_of(broker, FDSTORE_TABLE, lease->id, lease->device, 0),
+                              *pages = item_of(broker, FDSTORE_PAGES, lease->id, lease->device, 0);
     struct arena_table_header layout;
     struct arena_kept kept;
     struct arena *arena;

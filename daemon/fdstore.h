@@ -21,8 +21,8 @@
 enum fdstore_kind {
     FDSTORE_LEDGER,  /* `ledger`, without a number */
     FDSTORE_CHUNK,   /* number of the chunk */
-    FDSTORE_TABLE,   /* number of the lease: page table … */
-    FDSTORE_EVENT,   /* … (× ARENA_HOLDERS_MAX + the holder's) what that one waits at … */
+    FDSTORE_TABLE,   /* number of the arena (arena_kept_name()): page table … */
+    FDSTORE_EVENT,   /* … (with the holder's) what that one waits at … */
     FDSTORE_PAGES,   /* … and records of pages of an arena */
     FDSTORE_TIER,    /* number of the device in the ledger: host tier … */
     FDSTORE_DISK,    /* … and the file behind it */

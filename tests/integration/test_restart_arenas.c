@@ -9,6 +9,7 @@
 
 #include "tests/integration/orders.h"
 #include "tests/integration/pages.h"
+#include "tests/integration/raw.h"
 #include "tests/unit/unit.h"
 
 #define PAGE (UINT64_C(64) << 10)
@@ -18,6 +19,7 @@
     "[Broker]\nRecycleIdle=20ms\nOrphanGrace=200ms\nObserveInterval=50ms\nVerifyWindow=500ms\n"    \
     "HostTier=256M\nMoverIdle=200ms\n"
 #define CHUNKS 16u
+#define SECOND "GPU-676d6274-696d-4000-8000-000000000001"
 /* Of a kill while pages move; each comes after another number of them. */
 #define KILLS 8
 
@@ -173,7 +175,53 @@ START_TEST(an_arena_that_is_given_up_leaves_nothing_in_the_store)
 }
 END_TEST
 
+static gmb_arena *arena_on(const struct pages *pages, const char *device)
+{
+    const struct gmb_arena_params params = {
+        .size = sizeof(params),
+        .device = device,
+        .page_bytes = PAGE,
+        .max_bytes = MIB(8),
+        .chunk_bytes = HARNESS_CHUNK,
+        .label = "other",
+    };
+    gmb_arena *arena;
+
+    ck_assert_int_eq(gmb_arena_new(pages->session, &params, &arena), 0);
+    return arena;
+}
+
+/* The first device's thread is busy, and takes the arena's names back when the second one's has put
+ * there those of the next arena, whose lease has its slot. */
+START_TEST(an_arena_in_the_place_of_one_on_another_device_is_kept)
+{
+    static const char *const environment[] = {"GMB_SIM_DEVICES=2", NULL};
+    static struct pages pages;
+    struct harness harness;
+    gmb_arena *arena;
+    struct raw raw;
+    uint64_t lease;
+
+    harness_start_kept(&harness, BROKER HARNESS_TENANT, environment);
+    raw_connect(&raw, &harness);
+    pages_open(&pages, &harness, PAGE, HARNESS_CHUNK, MIB(8));
+    arena = arena_on(&pages, NULL);
+    lease = raw_lease(&raw, 100 * HARNESS_CHUNK, HARNESS_CHUNK, 0);
+    ck_assert_int_eq(gmb_arena_free(arena), 0);
+    arena = arena_on(&pages, SECOND);
+    lease = raw_expect_lease(&raw, lease, 100);
+    raw_expect_done(&raw, raw_release(&raw, lease));
+    raw_close(&raw);
+    succeed(&harness, &pages);
+    ck_assert(!harness_logged(&harness, "can't be gone on with"));
+    ck_assert_int_eq(gmb_arena_free(arena), 0);
+    pages_close(&pages);
+    harness_stop(&harness);
+}
+END_TEST
+
 UNIT_MAIN("restart_arenas", evicted_pages_outlive_the_broker,
     a_broker_that_is_killed_while_pages_leave_loses_none,
     a_broker_that_is_killed_while_pages_come_back_loses_none,
-    holders_of_a_shared_arena_go_on_with_it, an_arena_that_is_given_up_leaves_nothing_in_the_store)
+    holders_of_a_shared_arena_go_on_with_it, an_arena_that_is_given_up_leaves_nothing_in_the_store,
+    an_arena_in_the_place_of_one_on_another_device_is_kept)
