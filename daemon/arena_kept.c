@@ -1,6 +1,6 @@
 /*
- * See arena_kept.h. A name in the store is used again only behind its removal, since one thread does
- * both.
+ * See arena_kept.h. A name in the store is used again only behind its removal, as one thread does
+ * both: hence the device in it.
  */
 #include "daemon/arena_kept.h"
 
