@@ -56,6 +56,7 @@ struct slabs {
     struct mover_process process;
     struct event *ready_event, *exit_event, *timer;
     unsigned failures; /* starts in a row that came to nothing */
+    bool put_off;      /* the last start was, for want of fds or memory of the broker's own */
     struct slabs_stats stats;
 
     pthread_mutex_t mutex; /* of what follows */
@@ -260,6 +261,23 @@ static uint64_t backoff(struct slabs *slabs, const char *why)
 
 /* The process has been reaped. */
 static void ended(struct slabs *slabs)
+/* What the broker itself is short of passes, and says nothing of the device: tried again for as
+ * long as it takes. */
+static bool passes(int error)
+{
+    return error == -EMFILE || error == -ENFILE || error == -ENOMEM || error == -EAGAIN;
+}
+
+/* As backoff(), for what passes. Said once in a row. */
+static uint64_t put_off(struct slabs *slabs, int error)
+{
+    if (!slabs->put_off)
+        log_warning("gmbd-slab of device %s can't be started yet: %s", slabs->device->uuid,
+            strerror(-error));
+    slabs->put_off = true;
+    return slabs->options.backoff_ns;
+}
+
 {
     bool was_ready = slabs->stats.ready;
     char how[MOVER_PROCESS_TEXT], why[MOVER_PROCESS_TEXT + 64];
@@ -350,11 +368,12 @@ static void start(struct slabs *slabs)
     int fd, r = mover_process_start(&start, &slabs->process, &fd);
 
     if (r < 0) {
-        timer_set(slabs, backoff(slabs, strerror(-r)));
+        timer_set(slabs, passes(r) ? put_off(slabs, r) : backoff(slabs, strerror(-r)));
         return;
     }
     slabs->stats.starts++;
     (void) pthread_mutex_lock(&slabs->mutex);
+    slabs->put_off = false;
     close_fd(&slabs->fd);
     slabs->fd = fd;
     slabs->state = SLABS_STARTING;

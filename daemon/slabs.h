@@ -3,9 +3,9 @@
  *
  * The process is started at once and again whenever it ends; what it had is lost with it: the
  * broker's slabs of then are dead names. Starts in a row that fail wait longer and longer; after
- * SLABS_ATTEMPTS of them creating fails instead of being put off. It is never killed for being
- * slow or stopped, since that would end everybody's leases: requests wait meanwhile, and the log
- * says so.
+ * SLABS_ATTEMPTS of them creating fails instead of being put off; those for which the broker itself
+ * has no fds or no memory are not counted. It is never killed for being slow or stopped, since that
+ * would end everybody's leases: requests wait meanwhile, and the log says so.
  *
  * Loop's thread: slabs_new(), slabs_stop(), slabs_free(), slabs_stats_get(). Any other thread, one
  * at a time: slabs_create() and slabs_release(), which block until the process has answered,
