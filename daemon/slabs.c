@@ -121,16 +121,20 @@ static int ready_wait(struct slabs *slabs, struct gpu_error *error)
     return slabs->broken[0] != '\0' ? -EIO : -EAGAIN;
 }
 
-/* One request and its reply. -EAGAIN: the process isn't there, or is no longer; -EIO. */
-static int call(struct slabs *slabs, struct slab_request *request, struct slab_reply *reply,
-    uint64_t *ret_epoch, struct gpu_error *error)
+/* One request and its reply, about `slab`, which is of the process that answers. -EAGAIN: the
+ * process isn't there, or is no longer the one that has the slab; -EIO. */
+static int call(struct slabs *slabs, struct slab *slab, struct slab_request *request,
+    struct slab_reply *reply, struct gpu_error *error)
 {
     int fd, r;
 
     (void) pthread_mutex_lock(&slabs->mutex);
     r = ready_wait(slabs, error);
     fd = slabs->fd;
-    *ret_epoch = slabs->epoch;
+    if (request->kind == SLAB_CREATE)
+        slab->epoch = slabs->epoch;
+    else if (slab->epoch != slabs->epoch)
+        r = -EAGAIN;
     request->id = ++slabs->last_id;
     slabs->busy = r == 0;
     (void) pthread_mutex_unlock(&slabs->mutex);
@@ -162,7 +166,7 @@ int slabs_create(
 
     if (slab == NULL)
         return -ENOMEM;
-    r = call(slabs, &request, &reply, &slab->epoch, error);
+    r = call(slabs, slab, &request, &reply, error);
     if (r < 0)
         return r == -EAGAIN ? GPU_NO_MEMORY : r;
     if (reply.result != 0) {
@@ -190,22 +194,20 @@ int slabs_release(struct slabs *slabs, struct gpu_chunk *chunk, struct gpu_error
 {
     struct slab_request request = {.kind = SLAB_FREE};
     struct slab_reply reply = {0};
-    uint64_t epoch;
     int r = 0;
 
     if (chunk->device == NULL)
         return 0;
     request.index = slab_of(chunk)->index;
     if (!slabs_lost(slabs, chunk))
-        r = call(slabs, &request, &reply, &epoch, error);
-    /* With the process gone, so is the slab. */
-    if (r == 0 && reply.result != 0) {
-        text_take(error, &reply);
-        return reply.result;
-    }
+        r = call(slabs, slab_of(chunk), &request, &reply, error);
     free(slab_of(chunk));
     *chunk = (struct gpu_chunk){0};
-    return 0;
+    /* With the process gone, so is the slab. */
+    if (r < 0 || reply.result == 0)
+        return 0;
+    text_take(error, &reply);
+    return reply.result;
 }
 
 struct gpu_shareable slabs_shareable(const struct gpu_chunk *chunk)
@@ -259,8 +261,6 @@ static uint64_t backoff(struct slabs *slabs, const char *why)
     return wait;
 }
 
-/* The process has been reaped. */
-static void ended(struct slabs *slabs)
 /* What the broker itself is short of passes, and says nothing of the device: tried again for as
  * long as it takes. */
 static bool passes(int error)
@@ -278,6 +278,8 @@ static uint64_t put_off(struct slabs *slabs, int error)
     return slabs->options.backoff_ns;
 }
 
+/* The process has been reaped. */
+static void ended(struct slabs *slabs)
 {
     bool was_ready = slabs->stats.ready;
     char how[MOVER_PROCESS_TEXT], why[MOVER_PROCESS_TEXT + 64];
@@ -371,9 +373,9 @@ static void start(struct slabs *slabs)
         timer_set(slabs, passes(r) ? put_off(slabs, r) : backoff(slabs, strerror(-r)));
         return;
     }
+    slabs->put_off = false;
     slabs->stats.starts++;
     (void) pthread_mutex_lock(&slabs->mutex);
-    slabs->put_off = false;
     close_fd(&slabs->fd);
     slabs->fd = fd;
     slabs->state = SLABS_STARTING;

@@ -62,7 +62,8 @@ struct slabs *slabs_free(struct slabs *slabs);
  * passes; -EIO and the driver's -errno. */
 int slabs_create(struct slabs *slabs, uint64_t bytes, struct gpu_chunk *ret,
     struct gpu_error *error) _must_check_;
-/* As gpu_ops.chunk_release. One that is lost is only forgotten. */
+/* As gpu_ops.chunk_release. One that is lost is only forgotten; one that the driver fails to free
+ * is forgotten, too, and the process tries it again with each later request. */
 int slabs_release(struct slabs *slabs, struct gpu_chunk *chunk, struct gpu_error *error);
 
 /* Whether the process that had the slab is known to be gone. */

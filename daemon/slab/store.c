@@ -1,4 +1,7 @@
-/* An array, and a chain through what is free of it. */
+/*
+ * An array, and a chain through what is free of it. What the driver did not free although it was
+ * told to is nobody's any more: it is tried again before whatever is asked next.
+ */
 #include "daemon/slab/store.h"
 
 #include <errno.h>
@@ -11,6 +14,7 @@
 
 struct entry {
     struct gpu_chunk slab; /* zero: none */
+    bool dropped;          /* it is to be freed */
     uint32_t next_free;
 };
 
@@ -21,6 +25,7 @@ struct store {
     uint64_t context_bytes;
     struct entry *entries;
     uint32_t count, room, first_free;
+    uint32_t dropped; /* entries that are */
 };
 
 static uint64_t free_bytes(const struct store *store)
@@ -112,6 +117,27 @@ static int entry_find(struct store *store, uint32_t *ret)
     return 0;
 }
 
+static int entry_free(struct store *store, struct entry *entry, struct gpu_error *error)
+{
+    int r = store->gpu->ipc->chunk_release(store->gpu, &entry->slab, error);
+
+    if (r < 0)
+        return r;
+    store->dropped -= entry->dropped;
+    entry->dropped = false;
+    entry->next_free = store->first_free;
+    store->first_free = (uint32_t) (entry - store->entries);
+    return 0;
+}
+
+static void dropped_free(struct store *store)
+{
+    for (uint32_t i = 0; store->dropped > 0 && i < store->count; i++) {
+        if (store->entries[i].dropped)
+            (void) entry_free(store, &store->entries[i], NULL);
+    }
+}
+
 int store_create(struct store *store, uint64_t bytes, uint32_t *ret_index,
     unsigned char ret_token[GPU_IPC_TOKEN_SIZE], struct gpu_error *error)
 {
@@ -119,8 +145,10 @@ int store_create(struct store *store, uint64_t bytes, uint32_t *ret_index,
     struct gpu_shareable shareable;
     struct gpu_chunk slab;
     uint32_t index;
-    int r = entry_find(store, &index);
+    int r;
 
+    dropped_free(store);
+    r = entry_find(store, &index);
     if (r < 0)
         return r;
     r = ops->chunk_create(store->gpu, store->device, bytes, &slab, error);
@@ -143,14 +171,13 @@ int store_drop(struct store *store, uint32_t index, struct gpu_error *error)
     struct entry *entry = index < store->count ? &store->entries[index] : NULL;
     int r;
 
-    if (entry == NULL || entry->slab.device == NULL) {
+    if (entry == NULL || entry->slab.device == NULL || entry->dropped) {
         gpu_error_set(error, 0, "there is no slab %u", index);
         return -ENOENT;
     }
-    r = store->gpu->ipc->chunk_release(store->gpu, &entry->slab, error);
-    if (r < 0)
-        return r;
-    entry->next_free = store->first_free;
-    store->first_free = index;
-    return 0;
+    dropped_free(store);
+    r = entry_free(store, entry, error);
+    entry->dropped = r < 0;
+    store->dropped += entry->dropped;
+    return r;
 }

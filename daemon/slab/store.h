@@ -24,5 +24,6 @@ uint64_t store_context_bytes(const struct store *store);
  * that filling takes. */
 int store_create(struct store *store, uint64_t bytes, uint32_t *ret_index,
     unsigned char ret_token[GPU_IPC_TOKEN_SIZE], struct gpu_error *error) _must_check_;
-/* -ENOENT where there is none. On failure it is still there. */
+/* -ENOENT where there is none. One that the driver fails to free is gone for the caller all the
+ * same: it is tried again with each later call. */
 int store_drop(struct store *store, uint32_t index, struct gpu_error *error) _must_check_;
