@@ -15,15 +15,14 @@
 #include "tests/integration/folder.h"
 #include "tests/integration/orders.h"
 #include "tests/integration/pages.h"
+#include "tests/integration/tamper_arm.h"
 #include "tests/integration/worker.h"
 #include "tests/unit/unit.h"
 
 #define PAGE (UINT64_C(64) << 10)
 #define PER_CHUNK ((uint32_t) (HARNESS_CHUNK / PAGE))
 #define MIB(n) ((uint64_t) (n) << 20)
-#define BROKER                                                                                     \
-    "[Broker]\nRecycleIdle=20ms\nOrphanGrace=200ms\nObserveInterval=50ms\nVerifyWindow=500ms\n"    \
-    "MoverIdle=200ms\n"
+#define BROKER HARNESS_BROKER "MoverIdle=200ms\n"
 /* 48 MiB: a slab of 32, and half of another. */
 #define CHUNKS 24u
 #define ALL (CHUNKS * PER_CHUNK)
@@ -31,7 +30,7 @@
 
 static struct harness harness;
 static struct pages pages;
-static char folder[SCRATCH_PATH_BYTES], other[SCRATCH_PATH_BYTES], tamper_path[96];
+static char folder[SCRATCH_PATH_BYTES], other[SCRATCH_PATH_BYTES];
 
 /* ------------------------------------------------------------------ helpers */
 
@@ -53,15 +52,10 @@ static void shape_text(const struct shape *shape, char text[640])
 
 static void begin(const struct shape *shape)
 {
-    static char variable[128], under[160];
-    const char *environment[] = {variable, under, NULL};
     char text[640];
 
-    (void) snprintf(tamper_path, sizeof(tamper_path), "%s/tamper", other);
-    (void) snprintf(variable, sizeof(variable), "GMBD_TAMPER=%s", tamper_path);
-    (void) snprintf(under, sizeof(under), "GMBD_UNDER_KEEPER=%s", getenv("GMBD_TAMPER_PROGRAM"));
     shape_text(shape, text);
-    harness_start_kept(&harness, text, environment);
+    tamper_start(&harness, text, NULL);
     pages_open(&pages, &harness, PAGE, HARNESS_CHUNK, MIB(128));
     pages_fill(&pages, ALL);
 }
@@ -77,28 +71,17 @@ static void restart(const struct shape *shape)
     pages_wait_connected(&pages);
 }
 
-/* The next broker finds what is spoiled so (see tamper.c). */
+/* The next broker finds what is spoiled so. */
 static void restart_spoiled(const struct shape *shape, const char *what)
 {
-    FILE *file = fopen(tamper_path, "we");
-
-    ck_assert_ptr_nonnull(file);
-    ck_assert_int_ge(fputs(what, file), 0);
-    ck_assert_int_eq(fclose(file), 0);
+    tamper_arm(what);
     restart(shape);
-    ck_assert_int_lt(access(tamper_path, F_OK), 0);
+    tamper_expect_done();
 }
 
 static void expect_said(const char *text)
 {
-    Gmb__ControlReply *reply = raw_status(&harness);
-    const char *said = reply->status->degraded;
-
-    ck_assert_msg(
-        text[0] == '\0' ? said[0] == '\0' : strstr(said, text) != NULL, "it says: %s", said);
-    if (text[0] != '\0')
-        ck_assert(harness_logged(&harness, text));
-    frame_message_free(&reply->base);
+    tamper_expect_said(&harness, text);
 }
 
 static void expect_lost(uint32_t count)
@@ -135,7 +118,7 @@ static void finish(const struct shape *shape)
     restart(shape);
     expect_shape(shape);
     pages_close(&pages);
-    harness_stop(&harness);
+    tamper_stop(&harness);
 }
 
 /* ------------------------------------------------------------------ another configuration */
@@ -267,7 +250,6 @@ START_TEST(what_isnt_there_any_more_is_lost_alone_and_said)
     const struct shape shape = {32, 64, folder};
 
     ck_assert_int_eq(scratch_make(folder), 0);
-    ck_assert_int_eq(scratch_make(other), 0);
     begin(&shape);
     pages_evict(&pages, &harness, ALL);
     restart_spoiled(&shape, spoil->how);
@@ -283,7 +265,6 @@ START_TEST(what_isnt_there_any_more_is_lost_alone_and_said)
     ck_assert_uint_eq(pages_check_or_lost(&pages), spoil->lost);
     finish(&shape);
     ck_assert_int_eq(scratch_remove(folder), 0);
-    ck_assert_int_eq(scratch_remove(other), 0);
 }
 END_TEST
 
@@ -298,7 +279,6 @@ START_TEST(whatever_lies_under_a_name_the_broker_starts_and_says_so)
     char what[64];
 
     (void) snprintf(what, sizeof(what), "become %s", name);
-    ck_assert_int_eq(scratch_make(other), 0);
     begin(&shape);
     restart_spoiled(&shape, what);
     expect_said(name[0] == 'l'   ? "can't be read"
@@ -313,7 +293,6 @@ START_TEST(whatever_lies_under_a_name_the_broker_starts_and_says_so)
     ck_assert_uint_eq(pages_stats(&pages).evicted_pages, ALL);
     pages_check(&pages, 0, pages.count, 16);
     finish(&shape);
-    ck_assert_int_eq(scratch_remove(other), 0);
 }
 END_TEST
 
@@ -351,7 +330,6 @@ START_TEST(what_a_mover_of_before_still_has_can_be_fetched_and_is_left_alone)
     const struct shape shape = {64, 0, NULL};
     int fd;
 
-    ck_assert_int_eq(scratch_make(other), 0);
     begin(&shape);
     pages_evict(&pages, &harness, ALL);
     fd = memory_open();
@@ -368,7 +346,6 @@ START_TEST(what_a_mover_of_before_still_has_can_be_fetched_and_is_left_alone)
     pages_evict(&pages, &harness, ALL);
     pages_check(&pages, 0, pages.count, 16);
     finish(&shape);
-    ck_assert_int_eq(scratch_remove(other), 0);
 }
 END_TEST
 
@@ -377,38 +354,40 @@ START_TEST(a_stopped_mover_ends_with_its_broker_and_costs_nothing)
     const struct shape shape = {64, 0, NULL};
     pid_t mover;
 
-    ck_assert_int_eq(scratch_make(other), 0);
     begin(&shape);
     pages_evict(&pages, &harness, ALL / 2);
     (void) order_evict(&harness, "test", MIB(512));
     ck_assert_uint_eq(harness_movers(&harness, &mover, 1), 1);
     ck_assert_int_eq(kill(mover, SIGSTOP), 0);
     restart(&shape);
+    wait_until(strchr("Z?", harness_process_state(mover)) != NULL);
     expect_said("");
     pages_check(&pages, 0, pages.count, 16);
     finish(&shape);
-    ck_assert_int_eq(scratch_remove(other), 0);
 }
 END_TEST
+
+static bool evicts(struct worker *worker)
+{
+    (void) order_evict(&harness, "test", MIB(512));
+    return worker_evicted(worker) > 0;
+}
 
 START_TEST(memory_of_workers_that_died_with_the_broker_is_given_back)
 {
     const struct shape shape = {64, 0, NULL};
     struct worker worker;
 
-    ck_assert_int_eq(scratch_make(other), 0);
     begin(&shape);
     worker_start(&worker, &harness, PAGE, HARNESS_CHUNK, ALL / 2);
     pages_close(&pages);
-    while (worker_evicted(&worker) == 0)
-        (void) order_evict(&harness, "test", MIB(512));
+    wait_until(evicts(&worker));
     ck_assert(!memory_empty());
     harness_keeper_renew(&harness);
     worker_end(&worker, SIGKILL);
     harness_succeed(&harness, SIGKILL);
     wait_until(memory_empty());
-    harness_stop(&harness);
-    ck_assert_int_eq(scratch_remove(other), 0);
+    tamper_stop(&harness);
 }
 END_TEST
 

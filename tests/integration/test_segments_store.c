@@ -3,33 +3,21 @@
  * the one that it belongs to, and takes away nothing that anybody has mapped.
  */
 #include <check.h>
-#include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
-#include "proto/frame.h"
 #include "tests/integration/segments.h"
+#include "tests/integration/tamper_arm.h"
 #include "tests/unit/unit.h"
 
 #define WEIGHTS MIB(16)
 
 static struct harness harness;
 static struct member first, second;
-static char folder[SCRATCH_PATH_BYTES], tamper_path[96];
 
 /* A broker whose successors are spoiled, and a segment of two readers there. */
 static void begin(void)
 {
-    static char variable[128], under[160];
-    const char *const environment[] = {variable, under, NULL};
-
-    ck_assert_int_eq(scratch_make(folder), 0);
-    (void) snprintf(tamper_path, sizeof(tamper_path), "%s/tamper", folder);
-    (void) snprintf(variable, sizeof(variable), "GMBD_TAMPER=%s", tamper_path);
-    (void) snprintf(under, sizeof(under), "GMBD_UNDER_KEEPER=%s", getenv("GMBD_TAMPER_PROGRAM"));
-    harness_start_kept(&harness, SEGMENT_BROKER HARNESS_TENANT, environment);
+    tamper_start(&harness, SEGMENT_BROKER HARNESS_TENANT, NULL);
     member_start(&first, &harness, 0);
     member_start(&second, &harness, 0);
     segment_make(&first, "harmed", WEIGHTS, 14); /* S1 */
@@ -38,22 +26,14 @@ static void begin(void)
 
 static void succeed_spoiled(const char *what)
 {
-    FILE *file = fopen(tamper_path, "we");
-
-    ck_assert_ptr_nonnull(file);
-    ck_assert_int_ge(fputs(what, file), 0);
-    ck_assert_int_eq(fclose(file), 0);
+    tamper_arm(what);
     segment_succeed(&harness);
-    ck_assert_int_lt(access(tamper_path, F_OK), 0);
+    tamper_expect_done();
 }
 
 static void expect_said(const char *text)
 {
-    Gmb__ControlReply *reply = raw_status(&harness);
-
-    ck_assert_msg(
-        strstr(reply->status->degraded, text) != NULL, "it says: %s", reply->status->degraded);
-    frame_message_free(&reply->base);
+    tamper_expect_said(&harness, text);
 }
 
 static void end(void)
@@ -61,8 +41,7 @@ static void end(void)
     member_end(&first, 0);
     member_end(&second, 0);
     segments_clear(&harness);
-    harness_stop(&harness);
-    ck_assert_int_eq(scratch_remove(folder), 0);
+    tamper_stop(&harness);
 }
 
 /* The other one is as it was, and nobody loses what it has mapped. */

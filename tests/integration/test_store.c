@@ -14,61 +14,39 @@
 #include "daemon/ledger/ledger_format.h"
 #include "tests/integration/lessee.h"
 #include "tests/integration/raw.h"
+#include "tests/integration/tamper_arm.h"
 #include "tests/unit/unit.h"
 
 #define CHUNK HARNESS_CHUNK
 #define PATIENCE_MS 60000
 
 static struct harness harness;
-static char folder[SCRATCH_PATH_BYTES], tamper_path[96];
 
 /* A broker under a keeper that keeps `fds` (NULL: enough), whose successors are spoiled. */
 static void begin(const char *fds, const char *more)
 {
-    static char variable[128], under[160];
-    const char *environment[] = {variable, under, more, fds, NULL};
+    const char *environment[] = {more, fds, NULL};
 
-    ck_assert_int_eq(scratch_make(folder), 0);
-    (void) snprintf(tamper_path, sizeof(tamper_path), "%s/tamper", folder);
-    (void) snprintf(variable, sizeof(variable), "GMBD_TAMPER=%s", tamper_path);
-    (void) snprintf(under, sizeof(under), "GMBD_UNDER_KEEPER=%s", getenv("GMBD_TAMPER_PROGRAM"));
-    if (more == NULL)
-        environment[2] = fds;
-    harness_start_kept(&harness, NULL, environment);
+    tamper_start(&harness, NULL, more == NULL ? environment + 1 : environment);
 }
 
 static void end(void)
 {
-    harness_stop(&harness);
-    ck_assert_int_eq(scratch_remove(folder), 0);
+    tamper_stop(&harness);
 }
 
-/* Kills the broker; the next one finds what is spoiled so (see tamper.c). */
+/* Kills the broker; the next one finds what is spoiled so. */
 static void succeed_spoiled(const char *what)
 {
-    FILE *file = fopen(tamper_path, "we");
-
-    ck_assert_ptr_nonnull(file);
-    ck_assert_int_ge(fputs(what, file), 0);
-    ck_assert_int_eq(fclose(file), 0);
+    tamper_arm(what);
     harness_keeper_renew(&harness);
     harness_succeed(&harness, SIGKILL);
-    ck_assert_int_lt(access(tamper_path, F_OK), 0);
+    tamper_expect_done();
 }
 
-/* It is said in the log and to operators, in the same words; "" that there is nothing to say. */
 static void expect_said(const char *text)
 {
-    Gmb__ControlReply *reply = raw_status(&harness);
-    const char *said = reply->status->degraded;
-
-    if (text[0] == '\0')
-        ck_assert_str_eq(said, "");
-    else
-        ck_assert_msg(strstr(said, text) != NULL, "it says: %s", said);
-    if (said[0] != '\0')
-        ck_assert(harness_logged(&harness, said));
-    frame_message_free(&reply->base);
+    tamper_expect_said(&harness, text);
 }
 
 static uint64_t leased(void)
