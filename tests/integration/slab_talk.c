@@ -167,7 +167,7 @@ void slab_other_join(pid_t pid)
 
 void slab_other_served(const struct harness *harness, unsigned device)
 {
-    slab_other_join(slab_other_start(harness, device, 4 * MIB));
+    slab_other_join(slab_other_start(harness, device, MIB(4)));
 }
 
 /* Nothing is leased any more: all of it is accounted for, and there again. */

@@ -5,7 +5,7 @@
 #include "gpu/loader.h"
 #include "tests/integration/raw.h"
 
-#define MIB (UINT64_C(1) << 20)
+#define MIB(n) ((uint64_t) (n) << 20)
 
 /* The environment of a broker whose devices can do nothing else. */
 extern const char *const slabs_only[];

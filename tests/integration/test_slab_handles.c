@@ -11,7 +11,7 @@ static void victim_take(const struct harness *harness, void *told)
     struct raw raw;
 
     raw_connect(&raw, harness);
-    (void) slab_take(&raw, 16 * MIB, told);
+    (void) slab_take(&raw, MIB(16), told);
 }
 
 START_TEST(a_guess_at_random_opens_nothing_and_disturbs_nobody)
@@ -34,7 +34,7 @@ START_TEST(a_guess_at_random_opens_nothing_and_disturbs_nobody)
         ck_assert_int_eq(slab_open(&guess, &address), CUDA_ERROR_INVALID_VALUE);
     }
     raw_connect(&raw, &harness);
-    raw_expect_done(&raw, raw_release(&raw, slab_take(&raw, 16 * MIB, &guess)));
+    raw_expect_done(&raw, raw_release(&raw, slab_take(&raw, MIB(16), &guess)));
     raw_close(&raw);
     holder_kill(victim);
     harness_stop(&harness);
@@ -52,10 +52,10 @@ START_TEST(the_handle_of_a_slab_that_was_given_back_opens_nothing)
     harness_start_with(&harness, NULL, slabs_only);
     slab_driver_begin();
     raw_connect(&raw, &harness);
-    lease = slab_take(&raw, 16 * MIB, &handle);
+    lease = slab_take(&raw, MIB(16), &handle);
     raw_expect_done(&raw, raw_release(&raw, lease));
     wait_until(harness_free_bytes(&harness) == harness.base_free_bytes);
-    lease = slab_take(&raw, 16 * MIB, &later);
+    lease = slab_take(&raw, MIB(16), &later);
     ck_assert_int_eq(slab_open(&handle, &address), CUDA_ERROR_INVALID_VALUE);
     ck_assert_int_eq(slab_open(&later, &address), CUDA_SUCCESS);
     ck_assert_int_eq(slab_driver.ipc_close_mem_handle(address), CUDA_SUCCESS);
@@ -77,14 +77,14 @@ START_TEST(a_slab_that_is_kept_open_after_its_return_is_orphaned_on_its_tenants_
     slab_driver_begin();
     raw_connect(&raw, &harness);
     {
-        uint64_t lease = slab_take(&raw, 16 * MIB, &handle);
+        uint64_t lease = slab_take(&raw, MIB(16), &handle);
 
         ck_assert_int_eq(slab_open(&handle, &address), CUDA_SUCCESS);
         raw_expect_done(&raw, raw_release(&raw, lease));
     }
-    wait_until((raw_tenant(&harness, "test", &tenant), tenant.orphaned_bytes == 16 * MIB));
+    wait_until((raw_tenant(&harness, "test", &tenant), tenant.orphaned_bytes == MIB(16)));
     /* Its old bytes stay its own: the next slab is other memory. */
-    raw_expect_done(&raw, raw_release(&raw, slab_take(&raw, 16 * MIB, &handle)));
+    raw_expect_done(&raw, raw_release(&raw, slab_take(&raw, MIB(16), &handle)));
     ck_assert_int_eq(slab_driver.ipc_close_mem_handle(address), CUDA_SUCCESS);
     wait_until((raw_tenant(&harness, "test", &tenant), tenant.used_bytes == 0));
     raw_close(&raw);

@@ -60,7 +60,7 @@ static void expect_slabs(const char *const *environment)
     harness_start_with(&harness, NULL, environment);
     expect_backend(&harness, 0, GMB__BACKEND__BACKEND_IPC);
     raw_connect(&raw, &harness);
-    raw_expect_done(&raw, raw_release(&raw, slab_take(&raw, 64 * MIB, &handle)));
+    raw_expect_done(&raw, raw_release(&raw, slab_take(&raw, MIB(64), &handle)));
     raw_close(&raw);
     harness_stop(&harness);
 }
@@ -89,7 +89,7 @@ START_TEST(the_configuration_can_ask_for_ipc)
     expect_backend(&harness, 0, GMB__BACKEND__BACKEND_IPC);
     ck_assert(harness_logged(&harness, "(Backend=ipc)"));
     raw_connect(&raw, &harness);
-    raw_expect_done(&raw, raw_release(&raw, slab_take(&raw, 2 * MIB, &handle)));
+    raw_expect_done(&raw, raw_release(&raw, slab_take(&raw, MIB(2), &handle)));
     raw_close(&raw);
     harness_stop(&harness);
 }
@@ -113,13 +113,13 @@ START_TEST(each_device_of_a_node_has_the_backend_that_it_can_have)
     for (unsigned i = 0; i < 2; i++) {
         ck_assert_int_eq(gmb_device_get(session, i, &info[i]), 0);
         params[i].device = info[i].uuid;
-        params[i].bytes = 10 * MIB;
+        params[i].bytes = MIB(10);
     }
     ck_assert_uint_eq(info[0].whole_leases, 1);
     ck_assert_uint_eq(info[1].whole_leases, 0);
     ck_assert_int_eq(gmb_lease_gang(session, params, 2, leases), 0);
-    ck_assert_uint_eq(gmb_lease_chunk_bytes(leases[0]), 10 * MIB);
-    ck_assert_uint_eq(gmb_lease_chunk_bytes(leases[1]), 2 * MIB);
+    ck_assert_uint_eq(gmb_lease_chunk_bytes(leases[0]), MIB(10));
+    ck_assert_uint_eq(gmb_lease_chunk_bytes(leases[1]), MIB(2));
     gmb_disconnect(session);
     harness_stop(&harness);
 }
@@ -128,9 +128,9 @@ END_TEST
 START_TEST(what_slabs_cannot_do_is_refused_by_name)
 {
     struct gmb_options options = {.size = sizeof(options)};
-    struct gmb_lease_params params = {.size = sizeof(params), .bytes = 4 * MIB};
+    struct gmb_lease_params params = {.size = sizeof(params), .bytes = MIB(4)};
     struct gmb_arena_params arena_params = {
-        .size = sizeof(arena_params), .page_bytes = 65536, .max_bytes = 64 * MIB};
+        .size = sizeof(arena_params), .page_bytes = 65536, .max_bytes = MIB(64)};
     struct harness harness;
     gmb_session *session;
     gmb_arena *arena;
@@ -141,21 +141,21 @@ START_TEST(what_slabs_cannot_do_is_refused_by_name)
     ck_assert_int_eq(gmb_connect(&options, &session), 0);
     ck_assert_int_eq(gmb_arena_new(session, &arena_params, &arena), GMB_E_UNSUPPORTED);
     ck_assert_ptr_nonnull(strstr(gmb_error_text(), "it has no arenas"));
-    params.chunk_bytes = 2 * MIB;
+    params.chunk_bytes = MIB(2);
     ck_assert_int_eq(gmb_lease_new(session, &params, &lease), GMB_E_UNSUPPORTED);
     ck_assert_ptr_nonnull(strstr(gmb_error_text(), "one slab"));
     params.chunk_bytes = 0;
-    params.max_bytes = 8 * MIB;
+    params.max_bytes = MIB(8);
     ck_assert_int_eq(gmb_lease_new(session, &params, &lease), GMB_E_UNSUPPORTED);
     ck_assert_ptr_nonnull(strstr(gmb_error_text(), "can't grow to max_bytes"));
-    params.max_bytes = 4 * MIB;
+    params.max_bytes = MIB(4);
     ck_assert_int_eq(gmb_lease_new(session, &params, &lease), 0);
-    ck_assert_int_eq(gmb_lease_grow(lease, MIB, 0), GMB_E_UNSUPPORTED);
+    ck_assert_int_eq(gmb_lease_grow(lease, MIB(1), 0), GMB_E_UNSUPPORTED);
     ck_assert_int_eq(gmb_lease_shrink(lease, 0), GMB_E_UNSUPPORTED);
     ck_assert_ptr_nonnull(strstr(gmb_error_text(), "release it"));
     ck_assert_int_eq(gmb_lease_shrink(lease, 1), 0);
-    ck_assert_uint_eq(gmb_lease_bytes(lease), 4 * MIB);
-    ck_assert_uint_eq(gmb_lease_max_bytes(lease), 4 * MIB);
+    ck_assert_uint_eq(gmb_lease_bytes(lease), MIB(4));
+    ck_assert_uint_eq(gmb_lease_max_bytes(lease), MIB(4));
     ck_assert_int_eq(gmb_lease_release(lease), 0);
     gmb_disconnect(session);
     harness_stop(&harness);
@@ -165,8 +165,8 @@ END_TEST
 START_TEST(a_lease_through_the_library_is_memory_of_zeros)
 {
     struct gmb_options options = {.size = sizeof(options)};
-    struct gmb_lease_params params = {.size = sizeof(params), .bytes = 32 * MIB};
-    static unsigned char host[32 * MIB];
+    struct gmb_lease_params params = {.size = sizeof(params), .bytes = MIB(32)};
+    static unsigned char host[MIB(32)];
     struct harness harness;
     gmb_session *session;
     gmb_lease *lease;
@@ -204,20 +204,20 @@ START_TEST(leases_of_a_killed_slab_process_are_lost_and_the_device_serves_on)
     harness_start_with(&harness, NULL, slabs_only);
     slab_driver_begin();
     raw_connect(&raw, &harness);
-    lease = slab_take(&raw, 512 * MIB, &handle);
+    lease = slab_take(&raw, MIB(512), &handle);
     ck_assert_int_eq(slab_open(&handle, &address), CUDA_SUCCESS);
     slab_kill(&harness);
     expect_lost(&raw);
     ck_assert_uint_eq(losses(&harness), 1);
     /* The driver keeps it for who has it mapped: so it stays charged, and is nobody else's. */
     raw_tenant(&harness, "test", &tenant);
-    ck_assert_uint_eq(tenant.leased_bytes, 512 * MIB);
-    raw_expect_error(&raw, raw_lease(&raw, 1024 * MIB, 0, 0), GMB_STATUS_EXHAUSTED);
-    other = raw_expect_lease(&raw, raw_lease(&raw, 256 * MIB, 0, UINT64_C(20000000000)), 1);
+    ck_assert_uint_eq(tenant.leased_bytes, MIB(512));
+    raw_expect_error(&raw, raw_lease(&raw, MIB(1024), 0, 0), GMB_STATUS_EXHAUSTED);
+    other = raw_expect_lease(&raw, raw_lease(&raw, MIB(256), 0, UINT64_C(20000000000)), 1);
     ck_assert_int_eq(slab_driver.ipc_close_mem_handle(address), CUDA_SUCCESS);
     raw_expect_done(&raw, raw_release(&raw, lease));
     /* Of that size one was given back a moment ago: it can't be passed on. */
-    lease = slab_take(&raw, 512 * MIB, &again);
+    lease = slab_take(&raw, MIB(512), &again);
     ck_assert_int_ne(memcmp(&handle, &again, sizeof(handle)), 0);
     ck_assert_int_eq(slab_open(&again, &address), CUDA_SUCCESS);
     ck_assert_int_eq(slab_driver.ipc_close_mem_handle(address), CUDA_SUCCESS);
@@ -232,7 +232,7 @@ START_TEST(the_library_says_which_leases_are_lost)
 {
     struct gmb_options options = {.size = sizeof(options)};
     struct gmb_lease_params params = {
-        .size = sizeof(params), .bytes = 64 * MIB, .wait_ns = UINT64_C(20000000000)};
+        .size = sizeof(params), .bytes = MIB(64), .wait_ns = UINT64_C(20000000000)};
     struct harness harness;
     gmb_lease *lost, *kept;
     gmb_session *session;
@@ -265,7 +265,7 @@ START_TEST(a_request_outlives_the_slab_process_that_was_to_serve_it)
 
     harness_start_with(&harness, NULL, slow);
     raw_connect(&raw, &harness);
-    id = raw_lease(&raw, 64 * MIB, 0, UINT64_C(20000000000));
+    id = raw_lease(&raw, MIB(64), 0, UINT64_C(20000000000));
     wait_until(harness_logged(&harness, "is ready"));
     slab_kill(&harness);
     expect_lost(&raw);
@@ -280,8 +280,8 @@ START_TEST(a_stopped_slab_process_holds_up_its_device_alone_and_loses_nothing)
     static const char *const mixed[] = {"GMB_SIM_DEVICES=2", "GMB_SIM_VMM=0,1", NULL};
     struct gmb_options options = {.size = sizeof(options)};
     struct gmb_lease_params slab = {
-        .size = sizeof(slab), .bytes = 8 * MIB, .wait_ns = UINT64_C(200000000)};
-    struct gmb_lease_params chunks = {.size = sizeof(chunks), .bytes = 8 * MIB};
+        .size = sizeof(slab), .bytes = MIB(8), .wait_ns = UINT64_C(200000000)};
+    struct gmb_lease_params chunks = {.size = sizeof(chunks), .bytes = MIB(8)};
     struct gmb_device_info info = {.size = sizeof(info)};
     gmb_lease *lease, *held, *later;
     struct harness harness;
@@ -297,7 +297,7 @@ START_TEST(a_stopped_slab_process_holds_up_its_device_alone_and_loses_nothing)
     ck_assert_int_eq(gmb_lease_new(session, &slab, &held), 0);
     pid = harness_slab(&harness);
     ck_assert_int_eq(kill(pid, SIGSTOP), 0);
-    slab.bytes = 16 * MIB;
+    slab.bytes = MIB(16);
     slab.wait_ns = UINT64_C(200000000);
     ck_assert_int_eq(gmb_lease_new(session, &slab, &lease), GMB_E_TIMED_OUT);
     ck_assert_int_eq(gmb_lease_new(session, &chunks, &lease), 0);
@@ -324,7 +324,7 @@ START_TEST(a_slab_process_that_cannot_start_takes_its_device_out_of_service_by_n
     raw_connect(&raw, &harness);
     for (uint64_t deadline = harness_now_ms() + HARNESS_DEADLINE_MS; !failed;) {
         ck_assert_uint_lt(harness_now_ms(), deadline);
-        (void) raw_lease(&raw, 2 * MIB, 0, UINT64_C(100000000));
+        (void) raw_lease(&raw, MIB(2), 0, UINT64_C(100000000));
         message = raw_receive(&raw);
         ck_assert_ptr_nonnull(message);
         failed = message->body_case == GMB__BROKER_MESSAGE__BODY_DEVICE_FAILED;
@@ -351,13 +351,13 @@ START_TEST(the_slab_process_ends_with_its_broker)
     harness_start_with(&harness, NULL, slabs_only);
     slab_driver_begin();
     raw_connect(&raw, &harness);
-    (void) slab_take(&raw, 64 * MIB, &handle);
+    (void) slab_take(&raw, MIB(64), &handle);
     ck_assert_int_eq(slab_open(&handle, &address), CUDA_SUCCESS);
     wait_until((pid = harness_slab(&harness)) != 0);
     harness_kill(&harness);
     wait_until(process_gone(pid));
     /* What is mapped is there, and counts as used by others. */
-    ck_assert_uint_eq(harness_free_bytes(&harness), harness.base_free_bytes - 64 * MIB);
+    ck_assert_uint_eq(harness_free_bytes(&harness), harness.base_free_bytes - MIB(64));
     raw_close(&raw);
     harness_restart(&harness);
     raw_connect(&raw, &harness);
@@ -365,7 +365,7 @@ START_TEST(the_slab_process_ends_with_its_broker)
     ck_assert_int_eq(slab_driver.ipc_close_mem_handle(address), CUDA_SUCCESS);
     ck_assert_int_eq(slab_driver.ipc_close_mem_handle(address), CUDA_SUCCESS);
     ck_assert_int_eq(slab_open(&handle, &address), CUDA_ERROR_INVALID_VALUE);
-    raw_expect_done(&raw, raw_release(&raw, slab_take(&raw, 64 * MIB, &handle)));
+    raw_expect_done(&raw, raw_release(&raw, slab_take(&raw, MIB(64), &handle)));
     raw_close(&raw);
     harness_stop(&harness);
 }
@@ -384,17 +384,17 @@ START_TEST(a_slab_of_an_earlier_broker_stays_charged_until_it_is_given_back)
     harness_start_kept(&harness, NULL, slabs_only);
     slab_driver_begin();
     raw_connect(&raw, &harness);
-    held.lease = slab_take(&raw, 64 * MIB, &handle);
+    held.lease = slab_take(&raw, MIB(64), &handle);
     held.chunks = 1;
     ck_assert_int_eq(slab_open(&handle, &address), CUDA_SUCCESS);
     harness_succeed(&harness, SIGKILL);
     ck_assert(raw_come_back(&raw, &harness));
     ck_assert_uint_eq(raw_resume(&raw, &pointer, 1, true), 0);
     raw_tenant(&harness, "test", &tenant);
-    ck_assert_uint_eq(tenant.leased_bytes, 64 * MIB);
+    ck_assert_uint_eq(tenant.leased_bytes, MIB(64));
     /* What is new is had from the new process. */
     raw_expect_done(
-        &raw, raw_release(&raw, raw_expect_lease(&raw, raw_lease(&raw, 64 * MIB, 0, 0), 1)));
+        &raw, raw_release(&raw, raw_expect_lease(&raw, raw_lease(&raw, MIB(64), 0, 0), 1)));
     ck_assert_int_eq(slab_driver.ipc_close_mem_handle(address), CUDA_SUCCESS);
     raw_expect_done(&raw, raw_release(&raw, held.lease));
     wait_until((raw_tenant(&harness, "test", &tenant), tenant.used_bytes == 0));

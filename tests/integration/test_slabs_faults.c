@@ -19,7 +19,7 @@
 
 #define LONG UINT64_C(20000000000)
 #define SHORT UINT64_C(100000000)
-#define KEPT (16 * MIB)
+#define KEPT MIB(16)
 
 /* The first device has slabs, the second one chunks. */
 #define MIXED "GMB_SIM_DEVICES=2", "GMB_SIM_VMM=0,1"
@@ -99,7 +99,7 @@ static void take_kept(struct stage *stage)
 
 static void ask(struct stage *stage)
 {
-    stage->asked = slab_lease(&stage->raw, &stage->harness, 0, 32 * MIB, LONG);
+    stage->asked = slab_lease(&stage->raw, &stage->harness, 0, MIB(32), LONG);
 }
 
 /* Gets the process to where it is to be; it gets the signal there. Returns it, or what it was. */
@@ -120,7 +120,7 @@ static pid_t interrupt(struct stage *stage, enum place place, int signal)
     }
     if (place == RETURNING)
         stage->more = slab_granted(
-            &stage->raw, slab_lease(&stage->raw, &stage->harness, 0, 32 * MIB, LONG), &stage->told);
+            &stage->raw, slab_lease(&stage->raw, &stage->harness, 0, MIB(32), LONG), &stage->told);
     if (place == MAKING || place == RETURNING)
         step_arm(stage->step, 1, signal, false);
     if (place == MAKING || place == MADE)
@@ -130,8 +130,8 @@ static pid_t interrupt(struct stage *stage, enum place place, int signal)
         stage->more = 0;
     }
     if (place == MADE)
-        wait_until(harness_free_bytes(&stage->harness) <=
-                   stage->harness.base_free_bytes - KEPT - 32 * MIB);
+        wait_until(
+            harness_free_bytes(&stage->harness) <= stage->harness.base_free_bytes - KEPT - MIB(32));
     if (place == GREETED || place == MAKING || place == RETURNING)
         wait_until(step_taken(stage->step));
     else
@@ -148,10 +148,10 @@ static void expect_stopped(struct stage *stage, enum place place, pid_t pid)
 
     wait_until(harness_process_state(pid) == 'T');
     raw_connect(&gone, &stage->harness);
-    (void) slab_lease(&gone, &stage->harness, 0, 8 * MIB, LONG);
+    (void) slab_lease(&gone, &stage->harness, 0, MIB(8), LONG);
     raw_close(&gone);
     raw_connect(&raw, &stage->harness);
-    id = slab_lease(&raw, &stage->harness, 0, 8 * MIB, LONG);
+    id = slab_lease(&raw, &stage->harness, 0, MIB(8), LONG);
     cancel = raw_cancel(&raw, id);
     slab_returned(&raw, cancel, &told);
     slab_refused(&raw, id, GMB_STATUS_CANCELLED, "", &told);
@@ -187,7 +187,7 @@ START_TEST(a_slab_process_killed_or_stopped_at_any_step_costs_what_it_held_alone
     ck_assert_uint_eq(stage.told.lost, slab_losses(&stage.harness));
     ck_assert_uint_eq(stage.told.failed, 0);
     slab_account(&stage.harness, &tenant);
-    ck_assert_uint_eq(tenant.leased_bytes, 32 * MIB + (stage.kept != 0 ? KEPT : 0));
+    ck_assert_uint_eq(tenant.leased_bytes, MIB(32) + (stage.kept != 0 ? KEPT : 0));
     if (stage.kept != 0)
         slab_returned(&stage.raw, raw_release(&stage.raw, stage.kept), &stage.told);
     slab_returned(&stage.raw, raw_release(&stage.raw, stage.more), &stage.told);
@@ -215,19 +215,19 @@ START_TEST(others_wait_for_what_is_lost_until_its_holder_lets_go)
     harness_start_with(&harness, HARNESS_BROKER SLAB_TENANTS, environment);
     slab_driver_begin();
     raw_connect(&raw, &harness);
-    lease = slab_take(&raw, 512 * MIB, &handle);
+    lease = slab_take(&raw, MIB(512), &handle);
     if (mapped)
         ck_assert_int_eq(slab_open(&handle, &address), CUDA_SUCCESS);
-    waiter = slab_other_start(&harness, 0, 768 * MIB);
+    waiter = slab_other_start(&harness, 0, MIB(768));
     slab_kill(&harness);
     wait_until(slab_losses(&harness) == 1);
-    slab_refused(&raw, slab_lease(&raw, &harness, 0, 768 * MIB, SHORT), GMB_STATUS_TIMED_OUT,
+    slab_refused(&raw, slab_lease(&raw, &harness, 0, MIB(768), SHORT), GMB_STATUS_TIMED_OUT,
         "device 0", &told);
     ck_assert_uint_eq(told.lost, 1);
     ck_assert_int_eq(waitpid(waiter, NULL, WNOHANG), 0);
     slab_returned(&raw, raw_release(&raw, lease), &told);
     if (mapped) {
-        wait_until((slab_account(&harness, &tenant), tenant.orphaned_bytes == 512 * MIB));
+        wait_until((slab_account(&harness, &tenant), tenant.orphaned_bytes == MIB(512)));
         ck_assert_int_eq(waitpid(waiter, NULL, WNOHANG), 0);
         ck_assert_int_eq(slab_driver.ipc_close_mem_handle(address), CUDA_SUCCESS);
     }
@@ -275,7 +275,7 @@ static void fail_device(const struct harness *harness, struct raw *raw,
 
     while (failure[0] == '\0') {
         Gmb__BrokerMessage *message =
-            slab_answer(raw, slab_lease(raw, harness, 0, 8 * MIB, SHORT), told);
+            slab_answer(raw, slab_lease(raw, harness, 0, MIB(8), SHORT), told);
 
         ck_assert_uint_lt(harness_now_ms(), deadline);
         if (message->body_case == GMB__BROKER_MESSAGE__BODY_GRANT) {
@@ -293,7 +293,7 @@ static void fail_device(const struct harness *harness, struct raw *raw,
         frame_message_free(&message->base);
         slab_failure(harness, failure);
     }
-    slab_refused(raw, slab_lease(raw, harness, 0, 8 * MIB, LONG), GMB_STATUS_GPU, OUT, told);
+    slab_refused(raw, slab_lease(raw, harness, 0, MIB(8), LONG), GMB_STATUS_GPU, OUT, told);
     ck_assert(named || strcmp(row->text, OUT) == 0);
     ck_assert_msg(strstr(failure, row->cause) != NULL, "%s", failure);
     ck_assert_uint_eq(told->failed, 1);
@@ -321,11 +321,11 @@ START_TEST(what_the_driver_does_to_slabs_is_told_and_leaves_nothing_behind)
     else
         for (unsigned i = 0; i < 8; i++)
             slab_refused(
-                &raw, slab_lease(&raw, &harness, 0, 8 * MIB, SHORT), row->status, row->text, &told);
+                &raw, slab_lease(&raw, &harness, 0, MIB(8), SHORT), row->status, row->text, &told);
     slab_other_served(&harness, 1);
     fault_end(&fault);
     if (row->cause == NULL) {
-        more = slab_granted(&raw, slab_lease(&raw, &harness, 0, 8 * MIB, LONG), &told);
+        more = slab_granted(&raw, slab_lease(&raw, &harness, 0, MIB(8), LONG), &told);
         slab_other_served(&harness, 0);
         slab_returned(&raw, raw_release(&raw, more), &told);
     }
@@ -397,23 +397,23 @@ START_TEST(a_quota_that_changes_with_slabs_out_counts_whole_slabs)
 
     harness_start_with(&harness, HARNESS_BROKER SLAB_TENANTS, slabs_only);
     raw_connect(&raw, &harness);
-    lease = slab_granted(&raw, raw_lease(&raw, 64 * MIB, 0, LONG), &told);
+    lease = slab_granted(&raw, raw_lease(&raw, MIB(64), 0, LONG), &told);
     for (size_t i = 0; i < ARRAY_SIZE(quota_rows); i++) {
         const struct quota_row *row = &quota_rows[i];
 
         ck_assert_int_eq(raw_set(&harness, "test", "MemoryMax", row->max), GMB_STATUS_OK);
-        id = raw_lease(&raw, row->mib * MIB, 0, 0);
+        id = raw_lease(&raw, MIB(row->mib), 0, 0);
         if (row->status == GMB_STATUS_OK)
             slab_returned(&raw, raw_release(&raw, slab_granted(&raw, id, &told)), &told);
         else
             slab_refused(&raw, id, row->status, "MemoryMax", &told);
         slab_account(&harness, &tenant);
-        ck_assert_uint_eq(tenant.overage_bytes, row->overage_mib * MIB);
+        ck_assert_uint_eq(tenant.overage_bytes, MIB(row->overage_mib));
         slab_other_served(&harness, 0);
     }
     /* Raised, it serves who waits; lowered below use, it holds what is lost as what isn't. */
     ck_assert_int_eq(raw_set(&harness, "test", "MemoryMax", "64M"), GMB_STATUS_OK);
-    id = raw_lease(&raw, 32 * MIB, 0, LONG);
+    id = raw_lease(&raw, MIB(32), 0, LONG);
     slab_other_served(&harness, 0);
     ck_assert_int_eq(raw_set(&harness, "test", "MemoryMax", "96M"), GMB_STATUS_OK);
     slab_returned(&raw, raw_release(&raw, slab_granted(&raw, id, &told)), &told);
@@ -421,8 +421,8 @@ START_TEST(a_quota_that_changes_with_slabs_out_counts_whole_slabs)
     slab_kill(&harness);
     wait_until(slab_losses(&harness) == 1);
     slab_account(&harness, &tenant);
-    ck_assert_uint_eq(tenant.overage_bytes, 32 * MIB);
-    id = raw_lease(&raw, 32 * MIB, 0, LONG);
+    ck_assert_uint_eq(tenant.overage_bytes, MIB(32));
+    id = raw_lease(&raw, MIB(32), 0, LONG);
     slab_returned(&raw, raw_release(&raw, lease), &told);
     slab_returned(&raw, raw_release(&raw, slab_granted(&raw, id, &told)), &told);
     ck_assert_uint_eq(told.lost, 1);
@@ -455,10 +455,10 @@ START_TEST(a_slab_process_that_no_fd_is_left_for_is_started_when_there_is_one)
     until = harness_now_ms() + 1500;
     while (harness_now_ms() < until)
         slab_refused(
-            &raw, raw_lease(&raw, 8 * MIB, 0, SHORT), GMB_STATUS_TIMED_OUT, "device 0", &told);
+            &raw, raw_lease(&raw, MIB(8), 0, SHORT), GMB_STATUS_TIMED_OUT, "device 0", &told);
     ck_assert_int_eq(prlimit(harness.pid, RLIMIT_NOFILE, &before, NULL), 0);
     slab_returned(&raw,
-        raw_release(&raw, slab_granted(&raw, raw_lease(&raw, 8 * MIB, 0, LONG), &told)), &told);
+        raw_release(&raw, slab_granted(&raw, raw_lease(&raw, MIB(8), 0, LONG), &told)), &told);
     slab_failure(&harness, failure);
     ck_assert_str_eq(failure, "");
     slab_other_served(&harness, 0);
