@@ -1,179 +1,398 @@
 /*
  * Memory that goes from one tenant to the other and back never carries bytes along. Two workers of
- * two users, a device too small for both: each hand-over is a lease of most of it, looked at,
- * written and given back; now and then its holder is killed, its quota changed under it, the lease
- * asked back for the other one, or its memory taken by the operator while it holds pages there.
- * Where memory is shared over CUDA IPC there are no pages; instead the process that has the memory
- * is killed. Fresh memory of the driver holds garbage there: the broker wipes it. Needs root, to be
- * two users.
+ * two users, a device too small for both: one takes most of it, looks at every byte, and writes;
+ * the other one asks for as much, and gets it in one of the ways below. Where memory is shared over
+ * CUDA IPC there are leases alone, and fresh memory of the driver holds garbage, which the broker
+ * wipes. Elsewhere it holds zeros, among which bytes of anybody would be noticed.
  */
-#include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
+#include "tests/integration/handover.h"
 #include "tests/integration/orders.h"
+#include "tests/integration/segments.h"
+#include "tests/integration/slabs.h"
 #include "tests/unit/unit.h"
 
-enum { NOBODY = 65534, SIDES = 2, PATIENCE_MS = 90000 };
-
-/* Each of them, once in so many hand-overs, one after the other. */
-enum { KILL = 3, QUOTA = 5, REVOKE = 8, EVICT = 11, CRASH = 13, CYCLE = 16 };
-
-static const char *const names[SIDES] = {"one", "other"};
-
-struct worker {
-    pid_t pid;
-    int to, from;
-};
-
 static struct harness harness;
-static struct worker workers[SIDES];
 
-static void worker_exec(unsigned side, int commands, int answers)
+/* `revoke`: more lines on leases that are asked back. */
+static void configure(char ret[512], const char *revoke)
 {
-    const char *path = getenv("HANDOVER");
-    char tag[16];
-
-    (void) prctl(PR_SET_PDEATHSIG, SIGKILL);
-    (void) snprintf(tag, sizeof(tag), "%u", 1000 + side);
-    if (side == 1 && (setgid(NOBODY) < 0 || setuid(NOBODY) < 0))
-        _exit(125);
-    if (path == NULL || dup2(commands, STDIN_FILENO) < 0 || dup2(answers, STDOUT_FILENO) < 0)
-        _exit(126);
-    (void) execl(path, path, harness.client_socket, tag, NULL);
-    _exit(127);
+    (void) snprintf(ret, 512,
+        HARNESS_BROKER
+        "HostTier=64M\nMoverIdle=10s\nRevoke=yes\n%s" HANDOVER_DEVICE HANDOVER_TENANTS,
+        revoke);
 }
 
-static void worker_start(unsigned side)
+static void reload(const char *revoke)
 {
-    int to[2], from[2];
+    char text[512];
 
-    ck_assert_int_eq(pipe2(to, O_CLOEXEC), 0);
-    ck_assert_int_eq(pipe2(from, O_CLOEXEC), 0);
-    workers[side].pid = fork();
-    ck_assert_int_ge(workers[side].pid, 0);
-    if (workers[side].pid == 0)
-        worker_exec(side, to[0], from[1]);
-    (void) close(to[0]);
-    (void) close(from[1]);
-    workers[side].to = to[1];
-    workers[side].from = from[0];
+    configure(text, revoke);
+    harness_configure(&harness, text);
+    ck_assert_int_eq(raw_reload(&harness), GMB_STATUS_OK);
 }
 
-static void worker_end(unsigned side, int signal)
+static void set(unsigned side, const char *key, const char *value)
 {
-    int status;
-
-    if (signal != 0)
-        ck_assert_int_eq(kill(workers[side].pid, signal), 0);
-    (void) close(workers[side].to);
-    (void) close(workers[side].from);
-    ck_assert_int_eq(waitpid(workers[side].pid, &status, 0), workers[side].pid);
-    ck_assert_msg(signal != 0 || status == 0, "a worker ended with %x", status);
+    ck_assert_int_eq(raw_set(&harness, handover_names[side], key, value), GMB_STATUS_OK);
 }
 
-static void tell(unsigned side, char command)
+static void killed(unsigned side)
 {
-    ck_assert_int_eq(write(workers[side].to, &command, 1), 1);
+    handover_end(side, SIGKILL);
+    handover_start(&harness, side);
 }
 
-static void expect(unsigned side, unsigned round, char command)
+static uint64_t leased(unsigned side)
 {
-    struct pollfd poll_fd = {.fd = workers[side].from, .events = POLLIN};
-    char answer = '-';
+    Gmb__TenantDevice tenant;
 
-    ck_assert_msg(poll(&poll_fd, 1, PATIENCE_MS) == 1, "round %u: no answer to %c", round, command);
-    ck_assert_int_eq(read(workers[side].from, &answer, 1), 1);
-    ck_assert_msg(answer != '!', "round %u: tenant %s finds bytes of somebody else, after %c",
-        round, names[side], command);
-    ck_assert_msg(answer == '+', "round %u: tenant %s failed: %c", round, names[side], command);
+    raw_tenant(&harness, handover_names[side], &tenant);
+    return tenant.leased_bytes;
 }
 
-static void order(unsigned side, unsigned round, char command)
+/* ------------------------------------------------------------------ the other one */
+
+/*
+ * What it takes, and how it gives that back: a lease, or where there are pages an arena or a
+ * segment in turns: the index of which.
+ */
+static unsigned taking;
+
+static void next_asks(unsigned side)
 {
-    tell(side, command);
-    expect(side, round, command);
+    static const char first[] = {'t', 'a', 'm'};
+
+    taking = raw_slabs() ? 0 : (taking + 1) % 3;
+    handover_tell(1 - side, first[taking]);
 }
 
-/* The process that has the memory ends; what was leased of it is given back as ever. */
-static void slab_kill(void)
+static void next_has(unsigned side, unsigned round)
 {
-    pid_t pid = harness_slab(&harness);
+    static const char first[] = {'t', 'a', 'm'};
+    static const char *const rest[] = {"cr", "uvx", "sdcr"};
 
-    ck_assert_int_ne(pid, 0);
-    ck_assert_int_eq(kill(pid, SIGKILL), 0);
+    handover_expect(1 - side, round, first[taking]);
+    handover_order(1 - side, round, rest[taking]);
+}
+
+/* ------------------------------------------------------------------ leases */
+
+static void given_back(unsigned side, unsigned round)
+{
+    handover_order(side, round, "t");
+    next_asks(side);
+    handover_order(side, round, "cr");
+    next_has(side, round);
+}
+
+static void killed_while_it_writes(unsigned side, unsigned round)
+{
+    handover_order(side, round, "tw");
+    next_asks(side);
+    killed(side);
+    next_has(side, round);
+}
+
+/* It has more than it may have from now on, and gives it back or dies with it. */
+static void above_its_quota(unsigned side, unsigned round)
+{
+    handover_order(side, round, "t");
+    next_asks(side);
+    set(side, "MemoryMax", "2M");
+    ck_assert_uint_eq(leased(side), HANDOVER_BYTES);
+    handover_order(side, round, "cr");
+    next_has(side, round);
+    set(side, "MemoryMax", "infinity");
+}
+
+static void killed_above_its_quota(unsigned side, unsigned round)
+{
+    handover_order(side, round, "tw");
+    next_asks(side);
+    set(side, "MemoryMax", "2M");
+    ck_assert_uint_eq(leased(side), HANDOVER_BYTES);
+    killed(side);
+    next_has(side, round);
+    set(side, "MemoryMax", "infinity");
 }
 
 /* The other one goes first for once, and this one is asked to give way. */
-static void give_way(unsigned side, unsigned round)
+static void asked_back(unsigned side, unsigned round)
 {
-    ck_assert_int_eq(raw_set(&harness, names[1 - side], "Priority", "900"), GMB_STATUS_OK);
-    order(side, round, 'k');
-    ck_assert_int_eq(raw_set(&harness, names[1 - side], "Priority", "500"), GMB_STATUS_OK);
+    set(1 - side, "Priority", "900");
+    handover_order(side, round, "t");
+    next_asks(side);
+    handover_order(side, round, "k");
+    next_has(side, round);
+    set(1 - side, "Priority", "500");
 }
 
-static void change_quota(unsigned side, unsigned round)
+/* It doesn't listen, writes on, and is killed for it. */
+static void asked_back_in_vain(unsigned side, unsigned round)
 {
-    ck_assert_int_eq(raw_set(&harness, names[side], "MemoryMax", "2M"), GMB_STATUS_OK);
-    order(side, round, 'r');
-    ck_assert_int_eq(raw_set(&harness, names[side], "MemoryMax", "infinity"), GMB_STATUS_OK);
+    reload("RevokeTimeout=50ms\nKill=yes\n");
+    set(1 - side, "Priority", "900");
+    handover_order(side, round, "tw");
+    next_asks(side);
+    handover_await_killed(side, round);
+    handover_start(&harness, side);
+    next_has(side, round);
+    reload("");
 }
 
-/* The next one asks while this one holds it, and this one lets go as `how` says. */
-static void hand_over(unsigned side, unsigned round)
-{
-    unsigned next = 1 - side, how = round % CYCLE;
-    bool held = how == EVICT && !raw_slabs();
+/* ------------------------------------------------------------------ brokers */
 
-    order(side, round, held ? 'a' : 't');
-    tell(next, 't');
-    if (how == KILL) {
-        worker_end(side, SIGKILL);
-        worker_start(side);
-    } else if (how == QUOTA) {
-        change_quota(side, round);
-    } else if (how == REVOKE) {
-        give_way(side, round);
-    } else if (held) {
-        /* Less where some of it is being taken for the next one already. */
-        ck_assert_uint_le(order_evict(&harness, names[side], 10 << 20), 10 << 20);
-    } else {
-        if (how == CRASH && raw_slabs())
-            slab_kill();
-        order(side, round, 'r');
-    }
-    expect(next, round, 't');
-    order(next, round, 'r');
-    if (held)
-        order(side, round, 'v');
+/* The keeper starts the successor at once, while what was given back is still kept. */
+static void broker_killed(void)
+{
+    harness_succeed(&harness, SIGKILL);
+    harness_keeper_renew(&harness);
 }
+
+/* What was leased is its holder's as before, unless it went with the process that had it. */
+static void broker_killed_while_one_has_it(unsigned side, unsigned round)
+{
+    handover_order(side, round, "t");
+    next_asks(side);
+    broker_killed();
+    handover_order(side, round, raw_slabs() ? "r" : "cr");
+    next_has(side, round);
+}
+
+static void broker_killed_when_it_was_given_back(unsigned side, unsigned round)
+{
+    handover_order(side, round, "tr");
+    broker_killed();
+    next_asks(side);
+    next_has(side, round);
+}
+
+static void broker_killed_behind_its_holder(unsigned side, unsigned round)
+{
+    handover_order(side, round, "tw");
+    next_asks(side);
+    handover_end(side, SIGKILL);
+    broker_killed();
+    handover_start(&harness, side);
+    next_has(side, round);
+}
+
+static void broker_killed_before_its_holder(unsigned side, unsigned round)
+{
+    handover_order(side, round, "tw");
+    broker_killed();
+    next_asks(side);
+    killed(side);
+    next_has(side, round);
+}
+
+/* ------------------------------------------------------------------ slabs */
+
+/* What was leased of it is given back as ever. */
+static void slab_process_killed(unsigned side, unsigned round)
+{
+    handover_order(side, round, "t");
+    next_asks(side);
+    slab_kill(&harness);
+    handover_order(side, round, "r");
+    next_has(side, round);
+}
+
+/* ------------------------------------------------------------------ pages */
+
+static void pages_freed(unsigned side, unsigned round)
+{
+    handover_order(side, round, "a");
+    next_asks(side);
+    handover_order(side, round, "uf");
+    next_has(side, round);
+    handover_order(side, round, "x");
+}
+
+static void arena_closed(unsigned side, unsigned round)
+{
+    handover_order(side, round, "a");
+    next_asks(side);
+    handover_order(side, round, "ux");
+    next_has(side, round);
+}
+
+static void killed_while_it_writes_pages(unsigned side, unsigned round)
+{
+    handover_order(side, round, "aw");
+    next_asks(side);
+    killed(side);
+    next_has(side, round);
+}
+
+/* For no other reason than that somebody waits. */
+static void pages_evicted(unsigned side, unsigned round)
+{
+    handover_order(side, round, "au");
+    next_asks(side);
+    next_has(side, round);
+    handover_order(side, round, "vx");
+}
+
+static void pages_evicted_by_an_operator(unsigned side, unsigned round)
+{
+    handover_order(side, round, "au");
+    next_asks(side);
+    /* Less where some of it is being taken for the next one already. */
+    ck_assert_uint_le(order_evict(&harness, handover_names[side], HANDOVER_BYTES), HANDOVER_BYTES);
+    next_has(side, round);
+    handover_order(side, round, "vx");
+}
+
+/* Before anybody asks for it. */
+static void pages_evicted_by_a_quota(unsigned side, unsigned round)
+{
+    handover_order(side, round, "au");
+    set(side, "MemoryMax", "2M");
+    wait_until(leased(side) <= HARNESS_CHUNK);
+    next_asks(side);
+    next_has(side, round);
+    set(side, "MemoryMax", "infinity");
+    handover_order(side, round, "vx");
+}
+
+static void broker_killed_while_pages_are_there(unsigned side, unsigned round)
+{
+    handover_order(side, round, "au");
+    next_asks(side);
+    broker_killed();
+    next_has(side, round);
+    handover_order(side, round, "vx");
+}
+
+/* ------------------------------------------------------------------ segments */
+
+static void killed_before_the_seal(unsigned side, unsigned round)
+{
+    handover_order(side, round, "mw");
+    next_asks(side);
+    killed(side);
+    next_has(side, round);
+}
+
+static void last_reader_lets_go(unsigned side, unsigned round)
+{
+    handover_order(side, round, "msd");
+    next_asks(side);
+    handover_order(side, round, "cr");
+    next_has(side, round);
+}
+
+static void last_reader_killed(unsigned side, unsigned round)
+{
+    handover_order(side, round, "msd");
+    next_asks(side);
+    killed(side);
+    next_has(side, round);
+}
+
+/* Nobody has it: it makes room, and comes back. */
+static void segment_demoted(unsigned side, unsigned round)
+{
+    handover_order(side, round, "msr");
+    next_asks(side);
+    next_has(side, round);
+    handover_order(side, round, "ocdr");
+}
+
+/* Its reader changed it: it is served to nobody any more. */
+static void segment_quarantined(unsigned side, unsigned round)
+{
+    handover_order(side, round, "msp");
+    ck_assert_int_ge(segment_change(&harness, "weights", ACTION(VERIFY)), 1);
+    segment_await(&harness, "weights", STATE(QUARANTINED));
+    next_asks(side);
+    handover_order(side, round, "r");
+    next_has(side, round);
+    handover_order(side, round, "d");
+}
+
+static void broker_killed_before_the_seal(unsigned side, unsigned round)
+{
+    handover_order(side, round, "m");
+    next_asks(side);
+    broker_killed();
+    killed(side);
+    next_has(side, round);
+}
+
+static void broker_killed_while_a_segment_is_idle(unsigned side, unsigned round)
+{
+    handover_order(side, round, "msr");
+    broker_killed();
+    next_asks(side);
+    next_has(side, round);
+    handover_order(side, round, "ocdr");
+}
+
+/* ------------------------------------------------------------------ all of them */
+
+enum where { EVERYWHERE, VMM, SLABS };
+
+static const struct {
+    void (*hand_over)(unsigned side, unsigned round);
+    enum where where;
+} ways[] = {
+    {given_back, EVERYWHERE},
+    {killed_while_it_writes, EVERYWHERE},
+    {above_its_quota, EVERYWHERE},
+    {killed_above_its_quota, EVERYWHERE},
+    {asked_back, EVERYWHERE},
+    {asked_back_in_vain, EVERYWHERE},
+    {broker_killed_while_one_has_it, EVERYWHERE},
+    {broker_killed_when_it_was_given_back, EVERYWHERE},
+    {broker_killed_behind_its_holder, EVERYWHERE},
+    {broker_killed_before_its_holder, EVERYWHERE},
+    {slab_process_killed, SLABS},
+    {pages_freed, VMM},
+    {arena_closed, VMM},
+    {killed_while_it_writes_pages, VMM},
+    {pages_evicted, VMM},
+    {pages_evicted_by_an_operator, VMM},
+    {pages_evicted_by_a_quota, VMM},
+    {broker_killed_while_pages_are_there, VMM},
+    {killed_before_the_seal, VMM},
+    {last_reader_lets_go, VMM},
+    {last_reader_killed, VMM},
+    {segment_demoted, VMM},
+    {segment_quarantined, VMM},
+    {broker_killed_before_the_seal, VMM},
+    {broker_killed_while_a_segment_is_idle, VMM},
+};
 
 START_TEST(memory_never_carries_bytes_to_another_tenant)
 {
-    /* Where the tenant gets fresh memory as it is, bytes of nobody would be noticed. */
     const char *const environment[] = {
-        "GMB_SIM_MEMORY=24M", raw_slabs() ? "GMB_SIM_FILL=garbage" : "GMB_SIM_FILL=none", NULL};
+        HANDOVER_MEMORY, raw_slabs() ? "GMB_SIM_FILL=garbage" : "GMB_SIM_FILL=none", NULL};
     const char *given = getenv("HANDOVERS");
-    unsigned rounds = given != NULL ? (unsigned) strtoul(given, NULL, 10) : 200;
+    unsigned wanted = given != NULL ? (unsigned) strtoul(given, NULL, 10) : 100, handovers = 0;
+    char text[512];
 
-    if (geteuid() != 0)
-        return;
-    harness_start_with(&harness,
-        HARNESS_BROKER "HostTier=64M\nRevoke=yes\n[Device *]\nReserve=8M\n[Tenant one]\nUser=root\n"
-                       "[Tenant other]\nUser=*\n",
-        environment);
-    for (unsigned side = 0; side < SIDES; side++)
-        worker_start(side);
-    for (unsigned round = 0; round < rounds; round++)
-        hand_over(round / CYCLE % SIDES, round);
-    for (unsigned side = 0; side < SIDES; side++)
-        worker_end(side, 0);
+    configure(text, "");
+    harness_start_kept(&harness, text, environment);
+    harness_keeper_renew(&harness);
+    for (unsigned side = 0; side < HANDOVER_SIDES; side++)
+        handover_start(&harness, side);
+    for (unsigned turn = 0; handovers < wanted; turn++) {
+        for (size_t i = 0; i < ARRAY_SIZE(ways); i++) {
+            if (ways[i].where == (raw_slabs() ? VMM : SLABS))
+                continue;
+            ways[i].hand_over(turn % HANDOVER_SIDES, handovers);
+            handovers += 2; /* this way, and back to the same side, which is the next to take */
+        }
+    }
+    for (unsigned side = 0; side < HANDOVER_SIDES; side++)
+        handover_end(side, 0);
     harness_stop(&harness);
 }
 END_TEST
 
-UNIT_MAIN("handover", memory_never_carries_bytes_to_another_tenant)
+UNIT_MAIN_OF_ROOT("handover", HANDOVER_NEEDS_ROOT, memory_never_carries_bytes_to_another_tenant)

@@ -6,7 +6,9 @@
 #pragma once
 
 #include <check.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/macro.h"
 #include "tests/unit/scratch.h"
@@ -43,10 +45,28 @@ static inline int unit_run(const char *name, const TTest *const tests[], size_t 
     return unit_run_suite(suite);
 }
 
+/* Says so as TAP has it. */
+static inline int unit_skip(const char *why)
+{
+    (void) printf("1..0 # SKIP %s\n", why);
+    return EXIT_SUCCESS;
+}
+
 #define UNIT_MAIN(name, ...)                                                                       \
     int main(void)                                                                                 \
     {                                                                                              \
         const TTest *const tests[] = {__VA_ARGS__};                                                \
                                                                                                    \
+        return unit_run(name, tests, ARRAY_SIZE(tests));                                           \
+    }
+
+/* The same where all of them need root: else they are skipped, and say `why`. */
+#define UNIT_MAIN_OF_ROOT(name, why, ...)                                                          \
+    int main(void)                                                                                 \
+    {                                                                                              \
+        const TTest *const tests[] = {__VA_ARGS__};                                                \
+                                                                                                   \
+        if (geteuid() != 0)                                                                        \
+            return unit_skip(why);                                                                 \
         return unit_run(name, tests, ARRAY_SIZE(tests));                                           \
     }
