@@ -17,21 +17,39 @@
 /* One may be chance, as may two of jobs that ran side by side. */
 #define BROKEN_IN_A_ROW 3
 
-static void clients_tell(struct broker *broker, struct broker_device *device)
+static void failure_tell(struct session *session, uint32_t index)
 {
+    struct broker_device *device = &session->broker->devices[index];
     Gmb__BrokerMessage message = GMB__BROKER_MESSAGE__INIT;
     Gmb__DeviceFailed body;
 
+    session->failed |= UINT64_C(1) << index;
     gmb__device_failed__init(&body);
     body.device.data = device->uuid.bytes;
     body.device.len = UUID_BYTES;
     body.text = device->failure;
     message.body_case = GMB__BROKER_MESSAGE__BODY_DEVICE_FAILED;
     message.device_failed = &body;
+    message_send(session, &message);
+}
+
+/* One that is coming back hears it then, behind Resumed. */
+static void clients_tell(struct broker *broker, uint32_t index)
+{
     list_for_each(session, &broker->sessions, struct session, link)
     {
         if (session->state == SESSION_ACTIVE)
-            message_send(session, &message);
+            failure_tell(session, index);
+    }
+}
+
+void device_failures_tell(struct session *session)
+{
+    const struct broker *broker = session->broker;
+
+    for (uint32_t i = 0; i < broker->device_count; i++) {
+        if (broker->devices[i].failure[0] != '\0' && (session->failed >> i & 1) == 0)
+            failure_tell(session, i);
     }
 }
 
@@ -56,7 +74,7 @@ static void device_fail(struct broker *broker, uint32_t index, const char *text)
     log_error("device %u (%s) is out of service until the next start: %s", index,
         uuid_format(uuid, &device->uuid), device->failure);
     /* Before those who wait there are refused. */
-    clients_tell(broker, device);
+    clients_tell(broker, index);
     broker_step(broker, &event);
     segments_device_failed(broker, index);
 }

@@ -240,6 +240,9 @@ int identity_find(pid_t pid, uint64_t start_ticks, uid_t uid, struct identity *r
         return -ESRCH;
     if (hidden(r, identity.pidfd))
         r = hide(&identity);
+    /* One that isn't reaped yet may be hidden, too. */
+    else if (r < 0 && r != -ENOMEM && !process_alive(identity.pidfd))
+        r = -ESRCH;
     if (r < 0)
         return r;
     *ret = identity;

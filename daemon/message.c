@@ -118,6 +118,8 @@ void message_refuse_plainly(
 
 /* ------------------------------------------------------------------ greeting */
 
+static_assert(LIMIT_DEVICES <= 64, "session.failed has a bit for each");
+
 void message_welcome(struct session *session, uint64_t id, bool resumed, struct fdset *page)
 {
     const struct broker *broker = session->broker;
@@ -140,6 +142,7 @@ void message_welcome(struct session *session, uint64_t id, bool resumed, struct 
         devices[i].granularity_bytes = broker->devices[i].granularity_bytes;
         devices[i].memory_max_bytes = quota.limits.max;
         devices[i].failed = view.failed;
+        session->failed |= (uint64_t) view.failed << i;
         devices[i].mig = broker->devices[i].mig;
         devices[i].sharing = (Gmb__HandleType) broker->devices[i].sharing;
         pointers[i] = &devices[i];

@@ -14,16 +14,18 @@
 #define AHEAD_SLABS 8u
 #define WORD_BITS 64u
 
-static uint64_t memory_slabs(const struct tier *tier)
-{
-    struct tier_stats stats = tier_stats(tier);
-
-    return (stats.total_bytes - stats.disk_bytes) / tier_slab_bytes(tier);
-}
-
+/* A bit for every slab: also for those that are out of use, where something may lie still. */
 static size_t words(const struct tier *tier)
 {
-    return memory_slabs(tier) / WORD_BITS + 1;
+    return (tier_bytes(tier) - tier_disk_bytes(tier)) / tier_slab_bytes(tier) / WORD_BITS + 1;
+}
+
+static uint32_t most(const struct tier *tier)
+{
+    struct tier_stats stats = tier_stats(tier);
+    uint64_t slabs = (stats.total_bytes - stats.disk_bytes) / tier_slab_bytes(tier);
+
+    return (uint32_t) MIN(slabs / 2, (uint64_t) AHEAD_SLABS);
 }
 
 int ahead_init(struct mover_control *control)
@@ -72,13 +74,13 @@ void ahead_note(struct mover_control *control, const struct mover_record *record
 struct mover_record *ahead_next(struct mover_control *control)
 {
     uint64_t offsets[AHEAD_SLABS];
-    uint32_t most = (uint32_t) MIN(memory_slabs(control->tier) / 2, (uint64_t) AHEAD_SLABS), count;
     struct mover_record *record;
+    uint32_t count;
 
     if (control->state != MOVER_STATE_READY || !control->keep || dispatch_has_work(control) ||
         control->ahead.failures >= MOVER_ATTEMPTS)
         return NULL;
-    count = tier_upcoming(control->tier, offsets, most);
+    count = tier_upcoming(control->tier, offsets, most(control->tier));
     for (uint32_t i = 0; i < count; i++) {
         if (locked(control, offsets[i]))
             continue;

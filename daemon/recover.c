@@ -26,21 +26,18 @@
 
 /* ------------------------------------------------------------------ store and ledger */
 
-const char *recover_degraded(struct recovery *found, const char *format, ...)
+void recover_degraded(struct recovery *found, enum log_level level, const char *format, ...)
 {
+    char text[LIMIT_TEXT_BYTES];
     size_t length = strlen(found->degraded);
-    const char *begin;
     va_list args;
 
-    if (length > 0)
-        length +=
-            (size_t) snprintf(found->degraded + length, sizeof(found->degraded) - length, "; ");
-    length = MIN(length, sizeof(found->degraded) - 1);
-    begin = found->degraded + length;
     va_start(args, format);
-    (void) vsnprintf(found->degraded + length, sizeof(found->degraded) - length, format, args);
+    (void) vsnprintf(text, sizeof(text), format, args);
     va_end(args);
-    return begin;
+    log_write(level, "%s", text);
+    (void) snprintf(found->degraded + length, sizeof(found->degraded) - length, "%s%s",
+        length > 0 ? "; " : "", text);
 }
 
 static size_t uuids_get(const struct broker *broker, struct uuid uuids[LIMIT_DEVICES])
@@ -53,8 +50,8 @@ static size_t uuids_get(const struct broker *broker, struct uuid uuids[LIMIT_DEV
 /* Without it nothing is kept, and all goes on as without a store. */
 static void store_give_up(struct broker *broker, const char *what, int r)
 {
-    log_warning("%s", recover_degraded(&broker->recovery, "%s: %s; a restart will lose every lease",
-                          what, strerror(-r)));
+    recover_degraded(&broker->recovery, LOG_LEVEL_WARNING,
+        "%s: %s; a restart will lose every lease", what, strerror(-r));
     broker->ledger = ledger_free(broker->ledger);
     broker->store = fdstore_free(broker->store);
 }
@@ -103,18 +100,17 @@ static bool ledger_take(struct broker *broker)
         return true;
     }
     if (r == -EPROTONOSUPPORT)
-        (void) recover_degraded(&broker->recovery,
+        recover_degraded(&broker->recovery, LOG_LEVEL_ERROR,
             "the ledger of the broker before has version %u, this broker reads %u: it starts "
             "without, clients keep what they have mapped and lose their leases",
             version, LEDGER_VERSION);
     else
-        (void) recover_degraded(&broker->recovery,
+        recover_degraded(&broker->recovery, LOG_LEVEL_ERROR,
             "the ledger of the broker before can't be read (%s): this one starts without, clients "
             "keep what they have mapped and lose their leases",
             r == -ENOENT   ? "it is missing"
             : r == -EEXIST ? "there are two"
                            : strerror(-r));
-    log_error("%s", broker->recovery.degraded);
     items_drop_all(broker);
     return false;
 }
@@ -413,32 +409,30 @@ int recover_records(struct broker *broker)
 static void found_log(struct recovery *found)
 {
     bool ledger = found->damaged + found->refused + found->stuck + found->gone > 0;
-    char before[LIMIT_TEXT_BYTES];
 
-    (void) snprintf(before, sizeof(before), "%s", found->degraded);
     log_notice("start %u with this ledger: %u client%s, %u lease%s, %u chunk%s, %u segment%s taken "
                "over; %u client%s died meanwhile",
         found->epoch, found->clients, PLURAL_S(found->clients), found->leases,
         PLURAL_S(found->leases), found->chunks, PLURAL_S(found->chunks), found->segments,
         PLURAL_S(found->segments), found->dead, PLURAL_S(found->dead));
-    /* The longest last: there is room for so much. */
+    /* The longest last: `degraded` has room for so much. */
     if (found->lost_arenas > 0)
-        (void) recover_degraded(found, "%u arena%s of the broker before can't be gone on with",
-            found->lost_arenas, PLURAL_S(found->lost_arenas));
+        recover_degraded(found, LOG_LEVEL_WARNING,
+            "%u arena%s of the broker before can't be gone on with", found->lost_arenas,
+            PLURAL_S(found->lost_arenas));
     if (found->lost_pages > 0)
-        (void) recover_degraded(found, "%u page%s of arenas lay in the host tier and are lost",
-            found->lost_pages, PLURAL_S(found->lost_pages));
+        recover_degraded(found, LOG_LEVEL_WARNING,
+            "%u page%s of arenas lay in the host tier and are lost", found->lost_pages,
+            PLURAL_S(found->lost_pages));
     if (found->segments_harmed > 0)
-        (void) recover_degraded(found, "%u segment%s can't be served any more%s%.150s",
+        recover_degraded(found, LOG_LEVEL_WARNING, "%u segment%s can't be served any more%s%.150s",
             found->segments_harmed, PLURAL_S(found->segments_harmed), ledger ? "" : ": ",
             ledger ? "" : found->segment_harmed);
     if (ledger)
-        (void) recover_degraded(found,
+        recover_degraded(found, LOG_LEVEL_WARNING,
             "the ledger doesn't add up: %u damaged and %u contradicting records, %u of devices "
             "that are gone; %u chunks have no memory here and stay with whoever maps them",
             found->damaged, found->refused, found->gone, found->stuck);
-    if (strcmp(before, found->degraded) != 0)
-        log_warning("%s", found->degraded);
     if (found->strays > 0)
         log_info("%u file descriptors that no record names were let go", found->strays);
 }

@@ -8,6 +8,7 @@
  */
 #pragma once
 
+#include "base/log.h"
 #include "daemon/core/core.h"
 #include "daemon/fdstore.h"
 
@@ -36,8 +37,9 @@ struct recovery {
 int recover_begin(struct broker *broker, char error[FDSTORE_ERROR_BYTES]) _must_check_;
 /* After the core's devices, before its tenants. -ENOMEM, -errno. */
 int recover_records(struct broker *broker) _must_check_;
-/* One more sentence about what isn't as it was, which is returned for the log. */
-const char *recover_degraded(struct recovery *found, const char *format, ...) _printf_(2, 3);
+/* One more sentence about what isn't as it was: to the log, and to `degraded` if there is room. */
+void recover_degraded(struct recovery *found, enum log_level level, const char *format, ...)
+    _printf_(3, 4);
 /* After the configuration: who died meanwhile is dead, and all is said. */
 void recover_end(struct broker *broker);
 /* Frees what is left of it. */

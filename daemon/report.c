@@ -31,14 +31,21 @@ ProtobufCBinaryData report_uuid(const struct broker *broker, uint32_t device)
 }
 
 /* What an operator should know of the last start, and of the next. */
-static char *degraded(const struct broker *broker)
+static char *degraded(const struct broker *broker, char text[LIMIT_TEXT_BYTES])
 {
-    if (broker->recovery.degraded[0] != '\0')
-        return borrow(broker->recovery.degraded);
-    return borrow(executor_store_full(broker->executor)
-                      ? "the service manager's fd store is full, or keeps nothing: what it doesn't "
-                        "keep would be stuck after a restart"
-                      : "");
+    static const char full[] = "the service manager's fd store is full, or keeps nothing: what it "
+                               "doesn't keep would be stuck after a restart";
+    const char *start = broker->recovery.degraded;
+
+    if (!executor_store_full(broker->executor))
+        return borrow(start);
+    /* It can still be helped, and so comes before what has happened. */
+    text_copy(text, LIMIT_TEXT_BYTES, full);
+    if (start[0] != '\0') {
+        text_copy(text + sizeof(full) - 1, LIMIT_TEXT_BYTES - sizeof(full) + 1, "; ");
+        text_copy(text + sizeof(full) + 1, LIMIT_TEXT_BYTES - sizeof(full) - 1, start);
+    }
+    return text;
 }
 
 void report_status(const struct broker *broker, struct report *report)
@@ -61,7 +68,7 @@ void report_status(const struct broker *broker, struct report *report)
     status->granted_total = totals.granted;
     status->refused_total = totals.refused;
     status->timed_out_total = totals.timed_out;
-    status->degraded = degraded(broker);
+    status->degraded = degraded(broker, report->text);
     for (uint32_t i = 0; i < broker->device_count; i++) {
         Gmb__DeviceStatus *device = &report->list.devices.items[i];
         struct core_device_view view = {0};

@@ -16,6 +16,7 @@
 #include "daemon/arena_message.h"
 #include "daemon/arena_resume.h"
 #include "daemon/broker.h"
+#include "daemon/device.h"
 #include "daemon/guest.h"
 #include "daemon/message.h"
 #include "daemon/persist.h"
@@ -285,6 +286,7 @@ static void segments_tell(struct session *session, core_id client)
 static void resume_end(struct session *session)
 {
     session_activate(session);
+    device_failures_tell(session);
     list_for_each_safe(holder, &session->client->holdings, struct arena_holder, client_link)
         arena_resume_end(holder);
     segments_tell(session, session->client->id);

@@ -217,12 +217,13 @@ void segment_quarantine(struct segment *segment, const char *text)
     text_copy(segment->text, sizeof(segment->text), text);
     log_error("segment %s of %s on device %u is in quarantine: %s", segment->name, tenant.name,
         segment->device, segment->text);
+    /* It is written down before anybody is told. */
+    segment_set_state(segment, SEGMENT_QUARANTINED);
     observers_quarantined(&broker->observers, &(struct broker_quarantine){.device = segment->device,
                                                   .tenant = segment->space->tenant,
                                                   .segment = segment->name,
                                                   .text = segment->text});
     segment_readers_tell(segment);
-    segment_set_state(segment, SEGMENT_QUARANTINED);
 }
 
 void segment_fill(struct segment *segment, uint64_t wait_ns)

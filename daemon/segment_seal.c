@@ -9,14 +9,24 @@
 #include "daemon/segment_request.h"
 #include "daemon/segment_walk.h"
 
+/* The request of this connection that waits for the seal; NULL: an earlier one's, or none's. */
+static struct request *seal_request(const struct session *session, const struct segment *segment)
+{
+    struct request *request = request_find(session, segment->request);
+
+    return request != NULL && request->type == REQUEST_SEAL && request->lease == segment->lease
+               ? request
+               : NULL;
+}
+
 /* Ends the request that asked for it: the session to answer; NULL when nobody is there. */
 static struct session *seal_asker(const struct segment *segment)
 {
     const struct client *client = client_find(segment->space->broker, segment->writer);
     struct session *session = client != NULL ? client->session : NULL;
-    struct request *request = session != NULL ? request_find(session, segment->request) : NULL;
+    struct request *request = session != NULL ? seal_request(session, segment) : NULL;
 
-    if (request == NULL || request->type != REQUEST_SEAL)
+    if (request == NULL)
         return NULL;
     request_remove(session, request);
     return session;
@@ -63,6 +73,23 @@ void segment_seal_answer(struct segment *segment, int error, const char *text)
             error == -EAGAIN ? GMB_STATUS_EXHAUSTED : GMB_STATUS_GPU, GMB_LIMIT_DEVICE, 0, 0, text);
 }
 
+static bool seal_register(struct session *session, const struct segment *segment, uint64_t id)
+{
+    const struct request like = {.id = id, .type = REQUEST_SEAL, .lease = segment->lease};
+
+    return request_register(session, &like, "");
+}
+
+/* The mover is at it: for a connection of the writer's that has ended, or for another request. */
+static void seal_again(struct session *session, struct segment *segment, uint64_t id)
+{
+    if (seal_request(session, segment) != NULL)
+        message_refuse_plainly(
+            session, id, GMB_STATUS_INVALID, "the segment is being sealed already");
+    else if (seal_register(session, segment, id))
+        segment->request = id;
+}
+
 void on_segment_seal(struct session *session, const Gmb__ClientMessage *message)
 {
     core_id lease = message->segment_seal->lease;
@@ -73,12 +100,12 @@ void on_segment_seal(struct session *session, const Gmb__ClientMessage *message)
             session, message->id, GMB_STATUS_NOT_FOUND, "the client has no such segment");
         return;
     }
+    if (segment->state == SEGMENT_SEALING) {
+        seal_again(session, segment, message->id);
+        return;
+    }
     if (segment->state != SEGMENT_WRITING) {
-        if (segment->state == SEGMENT_SEALING)
-            message_refuse_plainly(
-                session, message->id, GMB_STATUS_INVALID, "the segment is being sealed already");
-        else
-            message_done(session, message->id);
+        message_done(session, message->id);
         return;
     }
     segment->sums = calloc(segment->pieces, sizeof(segment->sums[0]));
@@ -87,8 +114,7 @@ void on_segment_seal(struct session *session, const Gmb__ClientMessage *message)
             session, message->id, GMB_STATUS_INTERNAL, "the broker has no host memory");
         return;
     }
-    if (!request_register(session,
-            &(struct request){.id = message->id, .type = REQUEST_SEAL, .lease = lease}, "")) {
+    if (!seal_register(session, segment, message->id)) {
         free(segment->sums);
         segment->sums = NULL;
         return;

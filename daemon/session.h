@@ -48,6 +48,7 @@ struct session {
     struct list grants;       /* struct grant.link: being sent, in order */
     void *named;              /* RESUMING: tsearch(3) tree of struct named, leases that it has */
     bool resumed;             /* its requests may be ones that were carried out before */
+    uint64_t failed;          /* devices that it knows to be out of service, a bit each */
     struct listener listener;
     bool reading, retry;
     bool retry_set; /* `timer` is, for that */

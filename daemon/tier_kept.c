@@ -136,14 +136,8 @@ static int tier_adopt(struct hosting *hosting, struct fdstore_item *memory)
         return r;
     hosting->tier_kept = true;
     hosting->tier_left = left;
-    if (left) {
+    if (left)
         tier_freeze(hosting->tier);
-        log_error("%s",
-            recover_degraded(&hosting->broker->recovery,
-                "device %u: a mover of the broker before still runs: what lies in the host tier "
-                "can be fetched, and nothing is put there until a start without it",
-                hosting->device));
-    }
     if (!kept)
         tier_put(hosting, false);
     return 0;
@@ -230,7 +224,12 @@ int tier_kept_end(struct hosting *hosting)
         return 0;
     if (tier_stats(hosting->tier).slot_count == 0)
         return tier_replace(hosting);
-    if (!hosting->tier_left)
+    if (hosting->tier_left)
+        recover_degraded(&hosting->broker->recovery, LOG_LEVEL_ERROR,
+            "device %u: a mover of the broker before still runs: what lies in the host tier can be "
+            "fetched, and nothing is put there until a start without it",
+            hosting->device);
+    else
         tier_bound(hosting);
     return 0;
 }

@@ -259,6 +259,38 @@ START_TEST(a_device_that_disappears_is_out_of_service_and_the_others_are_not)
 }
 END_TEST
 
+START_TEST(who_is_coming_back_when_a_device_fails_is_told_behind_that)
+{
+    static const char *const environment[] = {
+        "GMB_SIM_DEVICES=2", "GMB_SIM_FAULTS=cuMemCreate@1:1+=101", NULL};
+    struct harness harness;
+    struct raw away, other;
+    uint64_t lease, id;
+
+    harness_start_with(&harness, NULL, environment);
+    raw_connect(&away, &harness);
+    raw_connect(&other, &harness);
+    lease = raw_expect_lease(&away, lease_on(&away, &harness, 0), 1);
+    raw_close(&away);
+    ck_assert(raw_come_back(&away, &harness));
+    id = lease_on(&other, &harness, 1);
+    expect_failed(&other, &harness);
+    expect_refused(&other, id);
+    ck_assert_uint_eq(raw_resume_one(&away, lease, 1), 0);
+    expect_failed(&away, &harness);
+    raw_expect_done(&away, raw_release(&away, lease)); /* and is told once */
+    /* Whoever comes back later has it in Welcome. */
+    lease = raw_expect_lease(&away, lease_on(&away, &harness, 0), 1);
+    raw_close(&away);
+    ck_assert(raw_come_back(&away, &harness));
+    ck_assert_uint_eq(raw_resume_one(&away, lease, 1), 0);
+    raw_expect_done(&away, raw_release(&away, lease));
+    raw_close(&away);
+    raw_close(&other);
+    harness_stop(&harness);
+}
+END_TEST
+
 START_TEST(errors_that_pass_do_not_take_a_device_out_of_service)
 {
     static const char *const environment[] = {
@@ -324,5 +356,6 @@ UNIT_MAIN("device service", leases_and_arenas_are_on_the_device_whatever_its_ord
     mig_instances_are_devices_of_their_own_under_their_own_names,
     limits_of_one_instance_are_set_by_its_uuid,
     a_device_that_disappears_is_out_of_service_and_the_others_are_not,
+    who_is_coming_back_when_a_device_fails_is_told_behind_that,
     errors_that_pass_do_not_take_a_device_out_of_service,
     a_device_that_nvml_has_lost_is_found_by_nobody_asking)

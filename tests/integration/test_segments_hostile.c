@@ -221,6 +221,33 @@ START_TEST(what_is_said_of_somebody_elses_lease_is_said_of_none)
 }
 END_TEST
 
+START_TEST(a_seal_is_asked_for_again_by_who_came_back_and_answered_once)
+{
+    struct raw raw;
+    uint64_t lease, id;
+    pid_t mover;
+
+    begin("[Broker]\nHostTier=256M\n" HARNESS_TENANT);
+    segment_make(&first, "first", MIB(4), 5);
+    raw_connect(&raw, &harness);
+    lease = raw_expect_lease(&raw, segment_ask(&raw, "llama", MIB(4), 0, SEGMENT_WAIT), 2);
+    /* It is found out and replaced; until then the segment stays as it is. */
+    wait_until(harness_movers(&harness, &mover, 1) == 1);
+    ck_assert_int_eq(kill(mover, SIGSTOP), 0);
+    (void) segment_seal_ask(&raw, lease);
+    segment_expect_read(&raw);
+    raw_close(&raw);
+    ck_assert(raw_come_back(&raw, &harness));
+    ck_assert_uint_eq(raw_resume_one(&raw, lease, 2), 0);
+    id = segment_seal_ask(&raw, lease);
+    raw_expect_done(&raw, id);
+    segment_expect_state(&harness, "llama", STATE(SEALED));
+    raw_expect_done(&raw, raw_release(&raw, lease));
+    raw_close(&raw);
+    end();
+}
+END_TEST
+
 START_TEST(who_only_waits_is_bounded_as_a_client_and_as_a_tenant_and_is_forgotten)
 {
     struct raw crowd[SEGMENT_CROWD], raw;
@@ -278,5 +305,6 @@ UNIT_MAIN("integration: hostile segments",
     a_changed_byte_is_found_without_anybody_asking, a_writer_that_writes_on_is_found,
     another_tenant_has_no_part_in_it, a_share_group_pays_for_what_its_tenants_share,
     what_is_said_of_somebody_elses_lease_is_said_of_none,
+    a_seal_is_asked_for_again_by_who_came_back_and_answered_once,
     who_only_waits_is_bounded_as_a_client_and_as_a_tenant_and_is_forgotten,
     a_name_has_bounds_and_a_request_one_answer)

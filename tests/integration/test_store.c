@@ -63,7 +63,7 @@ START_TEST(what_has_no_room_in_the_store_is_said_and_its_lease_goes_on)
 {
     Gmb__ControlReply *reply;
     struct raw raw;
-    uint64_t lease;
+    uint64_t lease, second;
 
     begin("HARNESS_FDS=3", NULL); /* the ledger, and at most two of four chunks */
     raw_connect(&raw, &harness);
@@ -78,6 +78,13 @@ START_TEST(what_has_no_room_in_the_store_is_said_and_its_lease_goes_on)
     ck_assert(raw_come_back(&raw, &harness));
     ck_assert_uint_eq(raw_resume_one(&raw, lease, 4), 0);
     ck_assert_uint_eq(leased(), 4 * CHUNK);
+    /* Full again: both are said. */
+    second = raw_expect_lease(&raw, raw_lease(&raw, 4 * CHUNK, CHUNK, 0), 4);
+    reply = raw_status(&harness);
+    ck_assert_ptr_nonnull(strstr(reply->status->degraded, "fd store is full"));
+    ck_assert_ptr_nonnull(strstr(reply->status->degraded, " chunks have no memory here"));
+    frame_message_free(&reply->base);
+    raw_expect_done(&raw, raw_release(&raw, second));
     raw_expect_done(&raw, raw_release(&raw, lease));
     ck_assert_uint_eq(leased(), 0);
     raw_close(&raw);

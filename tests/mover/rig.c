@@ -67,8 +67,7 @@ static int disk_make(const struct rig *rig)
     return fd;
 }
 
-void rig_open(
-    struct rig *rig, uint64_t tier_bytes_wanted, const uint8_t uuid[16], const char *program)
+void rig_control_renew(struct rig *rig, const uint8_t uuid[16])
 {
     const struct mover_handler handler = {.data = rig,
         .chunk_export = on_export,
@@ -76,6 +75,15 @@ void rig_open(
         .memory_wanted = on_wanted,
         .chunk_forgotten = on_forgotten};
 
+    rig->control = mover_control_free(rig->control);
+    ck_assert_int_eq(mover_control_new(rig->base, &clock_monotonic, rig->tier, uuid, &rig->options,
+                         &handler, &rig->control),
+        0);
+}
+
+void rig_open(
+    struct rig *rig, uint64_t tier_bytes_wanted, const uint8_t uuid[16], const char *program)
+{
     if (rig->options.driver == NULL) {
         rig->options = mover_options_default;
         rig->options.driver = "sim";
@@ -88,9 +96,7 @@ void rig_open(
     ck_assert_int_eq(tier_new_consume(tier_bytes_wanted, TIER_SLAB_BYTES, disk_make(rig),
                          rig->disk_bytes, &rig->tier),
         0);
-    ck_assert_int_eq(mover_control_new(rig->base, &clock_monotonic, rig->tier, uuid, &rig->options,
-                         &handler, &rig->control),
-        0);
+    rig_control_renew(rig, uuid);
 }
 
 void rig_close(struct rig *rig)

@@ -36,6 +36,8 @@ struct rig {
 
 /* Options that let tests be quick; `program` NULL: the real mover. */
 void rig_open(struct rig *rig, uint64_t tier_bytes, const uint8_t uuid[16], const char *program);
+/* Another control of that tier as it is by now, as a broker that comes after would make it. */
+void rig_control_renew(struct rig *rig, const uint8_t uuid[16]);
 /* Frees the control and checks that every job was answered. */
 void rig_close(struct rig *rig);
 

@@ -515,6 +515,33 @@ START_TEST(slabs_are_there_before_they_are_needed)
 }
 END_TEST
 
+/* A start with a smaller HostTier= keeps what lies beyond it, in slabs that no limit counts. */
+START_TEST(what_lies_beyond_a_smaller_limit_is_moved_all_the_same)
+{
+    struct mover_chunk chunk;
+    struct mover_copy copy = {0};
+    struct mover_job job = {
+        .page_bytes = MIB, .chunk_count = 1, .chunks = &chunk, .copy_count = 1, .copies = &copy};
+
+    scene_open_on(1, CHUNK, TIER_SLAB_BYTES, 200 * TIER_SLAB_BYTES, 0);
+    for (uint64_t i = 0; i < 200; i++) {
+        ck_assert_int_eq(tier_slot_alloc(scene.space, &copy.tier_offset), TIER_OK);
+        ck_assert_uint_eq(copy.tier_offset, i * TIER_SLAB_BYTES);
+    }
+    tier_limit(scene.rig.tier, TIER_MEMORY, 2 * TIER_SLAB_BYTES);
+    rig_control_renew(&scene.rig, scene.bed.uuid);
+    chunks_list(&chunk, 1);
+    for (size_t i = 0; i < 2; i++) {
+        job.kind = i == 0 ? MOVER_EVICT : MOVER_RESTORE;
+        rig_submit(&scene.rig, i, &job);
+        rig_wait(&scene.rig, i + 1);
+        ck_assert_msg(scene.rig.results[i].error == 0, "%s", scene.rig.results[i].text);
+        copy.checksum = scene.rig.results[i].copies[0].checksum;
+    }
+    scene_close();
+}
+END_TEST
+
 START_TEST(the_context_is_the_movers_and_the_user_is_nobody)
 {
     struct gpu_process processes[8];
@@ -548,6 +575,7 @@ int main(void)
         a_file_that_is_cut_short_is_an_error_and_kills_nobody,
         a_quantized_page_comes_back_about_as_it_was, scrubbed_chunks_are_zero_and_others_untouched,
         a_forgotten_chunk_holds_no_memory, slabs_are_there_before_they_are_needed,
+        what_lies_beyond_a_smaller_limit_is_moved_all_the_same,
         the_context_is_the_movers_and_the_user_is_nobody};
     Suite *suite = suite_create("mover");
     TCase *tcase = tcase_create("mover");

@@ -49,6 +49,11 @@ def test_the_control_socket_refuses_others():
     bed.contains(out, 'no permission for /run/gmbd/control.sock')
 
 
+def test_the_broker_is_told_how_much_systemd_stores():
+    most = bed.show('gmbd.service', 'FileDescriptorStoreMax')
+    bed.contains(bed.show('gmbd.service', 'Environment').split(), f'FDSTORE={most}')
+
+
 def test_it_runs_as_its_user_with_one_capability():
     node.restart()
     bed.equal(node.proc_status(node.pid(), 'Uid').split()[0], str(pwd.getpwnam('gmbd').pw_uid))

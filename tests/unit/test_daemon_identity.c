@@ -258,7 +258,11 @@ START_TEST(a_process_that_proc_hides_is_not_dead)
             return;
         }
         ck_assert_int_eq(found, 0);
-        sleeper_end(pid);
+        /* Dead, and not reaped yet: nothing of it can be read then, either. */
+        ck_assert_int_eq(kill(pid, SIGKILL), 0);
+        ck_assert_int_eq(waitid(P_PID, (id_t) pid, &(siginfo_t){0}, WEXITED | WNOWAIT), 0);
+        ck_assert_int_eq(find_hidden(options[i], pid, started), 1);
+        ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
         ck_assert_int_eq(find_hidden(options[i], pid, started), 1);
     }
 }
