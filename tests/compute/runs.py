@@ -15,7 +15,7 @@ import tempfile
 import time
 
 SKIPPED = 77
-DEADLINE_S = 90
+DEADLINE_S = 240
 LOW, HIGH = 61184, 61185  # groups
 # 24 sequences of 512 tokens, 512 bytes each: 6 MiB; and 3 MiB.
 LOW_WORK = ['--sequences', '24', '--length', '512', '--turn', '8', '--chunk-pages', '8']

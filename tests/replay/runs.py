@@ -15,7 +15,7 @@ import tempfile
 import time
 
 SKIPPED = 77
-DEADLINE_S = 60
+DEADLINE_S = 240
 COUNTS = ('requests_total', 'admitted_at_once', 'waited', 'refused', 'wait_ms_p50', 'wait_ms_p99',
           'peak_bytes', 'static_peak_bytes', 'saved_ratio', 'corrupt_bytes', 'orphaned_bytes',
           'seconds')
