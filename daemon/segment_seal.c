@@ -9,12 +9,20 @@
 #include "daemon/segment_request.h"
 #include "daemon/segment_walk.h"
 
-/* The request of this connection that waits for the seal; NULL: an earlier one's, or none's. */
+/* The request of this connection that waits for the seal; NULL: an earlier one's, or none's. Its
+ * number alone doesn't tell: a connection that came after has numbers of its own. */
 static struct request *seal_request(const struct session *session, const struct segment *segment)
 {
     struct request *request = request_find(session, segment->request);
+    struct core_lease_view view;
 
-    return request != NULL && request->type == REQUEST_SEAL && request->lease == segment->lease
+    if (request == NULL || request->type != REQUEST_SEAL)
+        return NULL;
+    if (request->lease == segment->lease)
+        return request;
+    /* The segment forgets its lease when that has ended. */
+    return segment->lease == 0 &&
+                   !core_lease_get(segment->space->broker->core, request->lease, &view)
                ? request
                : NULL;
 }
