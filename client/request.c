@@ -381,11 +381,14 @@ void request_answer(struct gmb_session *session, struct request *request)
 int request_cancel(struct gmb_session *session, uint64_t id, struct outcome *outcome)
 {
     struct request *cancel = request_new(REQUEST_CANCEL, REQUEST_OWNER_NOBODY);
+    struct request *target = request_find(session, id);
     int r;
 
     if (cancel == NULL)
         return outcome_set(outcome, GMB_E_INTERNAL, "no host memory to cancel a request");
     cancel->target = id;
+    if (target != NULL)
+        target->withdrawn = true;
     r = request_submit(session, cancel, outcome);
     if (r < 0)
         request_free(cancel);

@@ -103,10 +103,11 @@ void session_end(struct gmb_session *session, const struct outcome *why)
     session_notify(session);
 }
 
-/* Whether a request waits for the broker's return; what doesn't is answered now. */
+/* Whether a request waits for the broker's return; what doesn't is answered now. A cancel goes with
+ * the connection, and so does what it was to withdraw: nobody else would. */
 static bool request_stays(const struct gmb_session *session, const struct request *request)
 {
-    return session->patient && request_resumes(request) &&
+    return session->patient && request_resumes(request) && !request->withdrawn &&
            (!request_takes_memory(request) || request->wait_ns != GMB_WAIT_NONE) &&
            request->owner != REQUEST_OWNER_NOBODY && request->outcome.code == 0;
 }
@@ -120,6 +121,9 @@ static void request_part(struct gmb_session *session, struct request *request)
         return;
     }
     gang_disown(request);
+    if (request->withdrawn && request->outcome.code == 0)
+        (void) outcome_set(&request->outcome, GMB_E_CANCELLED,
+            "the request was withdrawn when the broker went away");
     if (!request_settles(request) && request->outcome.code == 0)
         request->outcome = session->broken;
     request_answer(session, request);

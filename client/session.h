@@ -233,6 +233,7 @@ struct request {
     enum request_owner owner;
     bool sent, answered;
     bool again;              /* it was on its way when a connection ended */
+    bool withdrawn;          /* the broker was, or is to be, asked to cancel it */
     bool urgent;             /* FILL */
     struct gmb_lease *lease; /* of LEASE and SEGMENT (owned until concluded), GROW and FILL */
     struct outcome outcome;

@@ -4,6 +4,7 @@
  */
 #include <fcntl.h>
 #include <poll.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/timerfd.h>
 
@@ -95,6 +96,41 @@ START_TEST(a_gang_that_broke_off_fails_whole_unless_it_is_to_wait)
     go_away(&script);
     ck_assert_int_eq(call_join(&call), GMB_E_DISCONNECTED);
     ck_assert_uint_eq(fake_gpu_accessible(), 0);
+    come_back_to(&script, 0, 0);
+    broker_expect_silence(&script);
+    finish();
+}
+END_TEST
+
+/* ---- requests that are withdrawn ---- */
+
+static atomic_int withdrawn_error;
+
+static void note_withdrawn(void *user, gmb_lease *lease, int error)
+{
+    (void) user;
+    ck_assert_ptr_null(lease);
+    atomic_store(&withdrawn_error, error);
+}
+
+START_TEST(a_request_whose_cancel_went_with_the_connection_is_not_asked_for_again)
+{
+    const struct gmb_lease_params params = {
+        .size = sizeof(params), .bytes = CHUNK, .wait_ns = GMB_WAIT_FOREVER};
+    uint64_t id;
+
+    begin(GMB_OFFLINE_WAIT);
+    ck_assert_int_eq(gmb_lease_new_async(script.session, &params, note_withdrawn, NULL, &id), 0);
+    ck_assert_uint_eq(broker_expect_id(&script, GMB__CLIENT_MESSAGE__BODY_LEASE_REQUEST), id);
+    ck_assert_int_eq(gmb_cancel(script.session, id), 0);
+    (void) broker_expect_id(&script, GMB__CLIENT_MESSAGE__BODY_CANCEL);
+    go_away(&script);
+    for (unsigned i = 0; atomic_load(&withdrawn_error) == 0; i++) {
+        ck_assert_uint_lt(i, 10000);
+        (void) usleep(1000);
+    }
+    ck_assert_int_eq(atomic_load(&withdrawn_error), GMB_E_CANCELLED);
+    ck_assert_int_eq(gmb_cancel(script.session, id), GMB_E_NOT_FOUND);
     come_back_to(&script, 0, 0);
     broker_expect_silence(&script);
     finish();
@@ -285,6 +321,7 @@ END_TEST
 
 UNIT_MAIN("client_comeback", a_gang_that_broke_off_is_asked_for_again_from_the_start,
     a_gang_that_broke_off_fails_whole_unless_it_is_to_wait,
+    a_request_whose_cancel_went_with_the_connection_is_not_asked_for_again,
     an_attachment_in_flight_is_asked_for_again, a_watch_rings_a_last_time_when_the_broker_goes_away,
     who_was_subscribed_is_subscribed_again, the_status_page_is_the_new_brokers,
     what_is_given_back_means_nothing_to_a_broker_that_resumed_nothing)
