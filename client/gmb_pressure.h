@@ -121,7 +121,8 @@ struct gmb_advice_step {
 /* Everything that is asked of the worker now. It replaces the advice before: what isn't in it any
  * more is taken back, and an advice without a step takes all of it back. */
 struct gmb_advice {
-    uint64_t id; /* grows with each advice, until the broker is another one */
+    uint64_t id; /* grows with each advice, until the broker is another one; 0: what that one's
+                    predecessor asked is taken back, and nothing else asked */
     uint32_t rung;
     uint32_t step_count;
     const struct gmb_advice_step *steps; /* valid during the callback */

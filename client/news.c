@@ -115,6 +115,16 @@ int news_advice_take(struct gmb_session *session, const Gmb__Advice *message, st
     return 0;
 }
 
+void news_advice_overtake(struct gmb_session *session)
+{
+    if (session->subscription.last.step_count == 0)
+        return;
+    session->subscription.last = (struct gmb_advice){0};
+    session->subscription.advised = true;
+    if (news_wait(session))
+        session_notify(session);
+}
+
 static struct pressure_news *news_first(const struct gmb_session *session)
 {
     for (unsigned i = 0; i < session->device_count; i++) {
@@ -202,6 +212,7 @@ int news_run(struct gmb_session *session)
 void news_forget(struct gmb_session *session)
 {
     session->subscription.advised = false;
+    session->subscription.last = (struct gmb_advice){0};
     for (unsigned i = 0; i < session->device_count; i++)
         session->subscription.news[i].come = false;
 }

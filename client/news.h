@@ -12,6 +12,10 @@ int news_pressure_take(
     struct gmb_session *session, const Gmb__Pressure *message, struct outcome *why);
 int news_advice_take(struct gmb_session *session, const Gmb__Advice *message, struct outcome *why);
 
+/* A subscription has begun, on which the advice in force follows, if there is one: what a broker
+ * before asked for isn't asked any more. By the seat, with `lock` held. */
+void news_advice_overtake(struct gmb_session *session);
+
 /* Whether news_run() has something to do. `lock` is held. */
 bool news_wait(const struct gmb_session *session);
 /* Calls for all news that have come, and tells how often. With `lock` held, which it gives up

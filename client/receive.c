@@ -67,6 +67,8 @@ static int answer_take(struct gmb_session *session, struct request *request,
         if (request_takes_memory(request) || request_makes_arena(request) ||
             request->kind == REQUEST_WATCH)
             break;
+        if (request->kind == REQUEST_SUBSCRIBE)
+            news_advice_overtake(session);
         request_answer(session, request);
         return 0;
     case GMB__BROKER_MESSAGE__BODY_ERROR:

@@ -229,10 +229,40 @@ END_TEST
 
 /* ---- subscriptions and the status page ---- */
 
+static atomic_uint heard_steps, heard_times;
+static atomic_ullong heard_advice;
+
 static void hear_advice(void *user, const struct gmb_advice *advice)
 {
     (void) user;
-    (void) advice;
+    atomic_store(&heard_steps, advice->step_count);
+    atomic_store(&heard_advice, advice->id);
+    atomic_fetch_add(&heard_times, 1);
+}
+
+static void advise(uint64_t id, double batch)
+{
+    Gmb__BrokerMessage message = GMB__BROKER_MESSAGE__INIT;
+    Gmb__Advice body = GMB__ADVICE__INIT;
+    Gmb__AdviceStep step = GMB__ADVICE_STEP__INIT, *steps = &step;
+
+    step.action = GMB__DEGRADE_ACTION__DEGRADE_REDUCE_BATCH;
+    step.factor = batch;
+    body.advice = id;
+    body.rung = 1;
+    body.steps = &steps;
+    body.n_steps = 1;
+    message.body_case = GMB__BROKER_MESSAGE__BODY_ADVICE;
+    message.advice = &body;
+    broker_send(&script, &message.base, 0);
+}
+
+static void wait_heard(unsigned steps)
+{
+    for (unsigned i = 0; atomic_load(&heard_steps) != steps; i++) {
+        ck_assert_uint_lt(i, 10000);
+        (void) usleep(1000);
+    }
 }
 
 static int call_subscribe(struct script *s, struct call *call)
@@ -257,6 +287,30 @@ START_TEST(who_was_subscribed_is_subscribed_again)
     ck_assert_int_eq(call_subscribe(&script, &call), 0);
     come_back_to(&script, 0, 0);
     broker_expect_silence(&script);
+    finish();
+}
+END_TEST
+
+START_TEST(what_the_broker_before_asked_is_taken_back)
+{
+    struct call call = {.n = 1};
+
+    begin(GMB_OFFLINE_FAIL);
+    call_start(&script, &call, call_subscribe);
+    broker_done(&script, broker_expect_id(&script, GMB__CLIENT_MESSAGE__BODY_PRESSURE_SUBSCRIBE));
+    ck_assert_int_eq(call_join(&call), 0);
+    advise(7, 0.5);
+    wait_heard(1);
+    go_away(&script);
+    come_back_to(&script, 0, 0);
+    ck_assert_uint_eq(atomic_load(&heard_times), 1);
+    broker_done(&script, broker_expect_id(&script, GMB__CLIENT_MESSAGE__BODY_PRESSURE_SUBSCRIBE));
+    wait_heard(0);
+    ck_assert_uint_eq(atomic_load(&heard_advice), 0);
+    advise(1, 0.5);
+    wait_heard(1);
+    ck_assert_uint_eq(atomic_load(&heard_advice), 1);
+    ck_assert_uint_eq(atomic_load(&heard_times), 3);
     finish();
 }
 END_TEST
@@ -323,5 +377,6 @@ UNIT_MAIN("client_comeback", a_gang_that_broke_off_is_asked_for_again_from_the_s
     a_gang_that_broke_off_fails_whole_unless_it_is_to_wait,
     a_request_whose_cancel_went_with_the_connection_is_not_asked_for_again,
     an_attachment_in_flight_is_asked_for_again, a_watch_rings_a_last_time_when_the_broker_goes_away,
-    who_was_subscribed_is_subscribed_again, the_status_page_is_the_new_brokers,
+    who_was_subscribed_is_subscribed_again, what_the_broker_before_asked_is_taken_back,
+    the_status_page_is_the_new_brokers,
     what_is_given_back_means_nothing_to_a_broker_that_resumed_nothing)
