@@ -521,15 +521,29 @@ pid_t harness_slab(const struct harness *harness)
     return children(harness, "gmbd-slab", &pid, 1) == 1 ? pid : 0;
 }
 
-uint64_t harness_free_bytes(struct harness *harness)
+static struct gpu_memory memory_of(const struct harness *harness, const struct gpu_device *device)
 {
     struct gpu_memory memory = {0};
     struct gpu_error error = {0};
 
-    if (harness->gpu->ops->memory_info(harness->gpu, harness->gpu->devices[0], &memory, &error) !=
-        0)
+    if (harness->gpu->ops->memory_info(harness->gpu, device, &memory, &error) != 0)
         harness_fail(harness, "free memory: %s", error.text);
-    return memory.free_bytes;
+    return memory;
+}
+
+uint64_t harness_free_bytes(const struct harness *harness)
+{
+    return memory_of(harness, harness->gpu->devices[0]).free_bytes;
+}
+
+uint64_t harness_used_bytes(const struct harness *harness, const char *uuid)
+{
+    const struct gpu_device *device = gpu_device_find(harness->gpu, uuid);
+    struct gpu_memory memory;
+
+    ck_assert_ptr_nonnull(device);
+    memory = memory_of(harness, device);
+    return memory.total_bytes - memory.free_bytes;
 }
 
 bool harness_settled(struct harness *harness, unsigned ms, char reason[128])

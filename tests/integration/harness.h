@@ -19,6 +19,8 @@
 #define HARNESS_DEADLINE_MS 20000
 #define HARNESS_MEMORY (UINT64_C(1) << 30)
 #define HARNESS_CHUNK (UINT64_C(2) << 20)
+/* What a mover has of its device: all of its lanes in one allocation. */
+#define HARNESS_MOVER_BYTES HARNESS_CHUNK
 
 struct harness {
     char dir[SCRATCH_PATH_BYTES];
@@ -75,7 +77,9 @@ int harness_dial(const char *path);
 size_t harness_open_fds(pid_t pid);
 /* The letter of /proc/PID/stat: 'T' is stopped, 'Z' has ended; '?': there is no such process. */
 char harness_process_state(pid_t pid);
-uint64_t harness_free_bytes(struct harness *harness);
+uint64_t harness_free_bytes(const struct harness *harness);
+/* What the driver says is used of the device with that UUID, by whomever. */
+uint64_t harness_used_bytes(const struct harness *harness, const char *uuid);
 /* The broker's children that are movers and live, at most `max`; how many. */
 size_t harness_movers(const struct harness *harness, pid_t *ret, size_t max);
 /* The broker's gmbd-slab for its only device, which may still be starting; 0: none. */

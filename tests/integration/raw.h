@@ -60,7 +60,11 @@ Gmb__ControlReply *raw_control(const struct harness *harness, Gmb__ControlReques
 Gmb__ControlReply *raw_status(const struct harness *harness);
 /* Has the configuration read anew; the status of the answer, GMB_STATUS_OK for Reloaded. */
 enum gmb_status raw_reload(const struct harness *harness);
-/* The device's parts make its total, and none is orphaned. */
+/*
+ * What the broker says that it holds of each device is what the driver says is used there, but for
+ * a mover that lives; nothing is orphaned, nothing else is unaccounted, and the parts make the
+ * total. Waits for that: figures and driver are asked one after the other.
+ */
 void raw_expect_accounts(const struct harness *harness);
 /* `tenant` of the broker, its only device; fails the test if there is none. */
 void raw_tenant(const struct harness *harness, const char *tenant, Gmb__TenantDevice *ret);
