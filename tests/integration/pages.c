@@ -56,7 +56,12 @@ static void arena_begin(struct pages *pages)
     driver_find(pages, "cuMemcpyHtoD_v2", &pages->to_device);
     driver_find(pages, "cuMemcpyDtoH_v2", &pages->to_host);
     pages_use(pages);
-    need(gmb_thread_start(pages->session), "thread");
+}
+
+void pages_adopt(struct pages *pages, gmb_session *session, gmb_arena *arena)
+{
+    *pages = (struct pages){.session = session, .arena = arena, .wait_ns = WAIT_NS};
+    arena_begin(pages);
 }
 
 void pages_open_with(
@@ -71,6 +76,7 @@ void pages_open_with(
     session_open(pages, harness);
     need(gmb_arena_new(pages->session, &params, &pages->arena), "arena");
     arena_begin(pages);
+    need(gmb_thread_start(pages->session), "thread");
 }
 
 void pages_share(struct pages *pages, const struct harness *harness, uint64_t page_bytes,
@@ -98,6 +104,7 @@ void pages_attach(struct pages *pages, const struct harness *harness, const char
     session_open(pages, harness);
     need(gmb_arena_attach(pages->session, &params, &pages->arena), "attach");
     arena_begin(pages);
+    need(gmb_thread_start(pages->session), "thread");
 }
 
 void pages_close(struct pages *pages)

@@ -31,6 +31,8 @@ void pages_open_with(
 void pages_share(struct pages *pages, const struct harness *harness, uint64_t page_bytes,
     uint64_t chunk_bytes, uint64_t max_bytes, const char *name);
 void pages_attach(struct pages *pages, const struct harness *harness, const char *name);
+/* An arena of the caller's, who dispatches and closes. */
+void pages_adopt(struct pages *pages, gmb_session *session, gmb_arena *arena);
 void pages_close(struct pages *pages);
 /* Makes this worker's device the calling thread's: for tests with more than one of them. */
 void pages_use(struct pages *pages);

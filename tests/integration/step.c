@@ -1,6 +1,7 @@
-/* See step.h. Only the main threads of these programs send and receive. */
+/* See step.h. */
 #include "tests/integration/step.h"
 
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +13,11 @@ ssize_t __real_recvmsg(int fd, struct msghdr *message, int flags);
 ssize_t __wrap_sendmsg(int fd, const struct msghdr *message, int flags);
 ssize_t __wrap_recvmsg(int fd, struct msghdr *message, int flags);
 
-static void step(void)
+/* The library's own thread sends and receives, too. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* Whether it is this one; what is to be done. */
+static bool step_count(int *ret_number, int *ret_parent)
 {
     static unsigned left;
     static int number, parent;
@@ -24,9 +29,20 @@ static void step(void)
             left = 0;
         (void) fclose(file);
     }
-    if (left == 0 || --left > 0)
-        return;
-    if (unlink(path) == 0)
+    *ret_number = number;
+    *ret_parent = parent;
+    return left > 0 && --left == 0 && unlink(path) == 0;
+}
+
+static void step(void)
+{
+    int number, parent;
+    bool now;
+
+    (void) pthread_mutex_lock(&lock);
+    now = step_count(&number, &parent);
+    (void) pthread_mutex_unlock(&lock);
+    if (now)
         (void) kill(parent != 0 ? getppid() : getpid(), number);
 }
 

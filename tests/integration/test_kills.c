@@ -1,6 +1,6 @@
 /*
- * Broker and worker are killed, told to end and stopped at each message of a scripted run, one run
- * for each message: KILLS_EACH says of how many one is tried. Another worker, which has a lease all
+ * Broker and worker are killed, told to end and stopped at each message of a script (kills.c), one
+ * run for each message, or at one message of each. Another worker, which has a lease and more all
  * the while, must not notice; whoever lives ends the script; what the dead had comes back.
  */
 #include <signal.h>
@@ -11,21 +11,21 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tests/integration/lessee.h"
+#include "tests/integration/kills.h"
 #include "tests/integration/raw.h"
+#include "tests/integration/segments.h"
 #include "tests/integration/step.h"
 #include "tests/unit/unit.h"
 
 #define CHUNK HARNESS_CHUNK
 #define PATIENCE_MS 60000
 /* A run in which nobody got that far is the last; there are fewer messages than that. */
-#define STEPS_MAX 200
-/* Fewer would mean that nobody is interrupted. */
-#define STEPS_MIN 12
+#define STEPS_MAX 600
 
 enum interruption {
     BROKER_KILLED,
-    BROKER_ENDED_TWICE,     /* a polite restart, and again before it is over */
+    BROKER_ENDED_TWICE,     /* a polite restart; told to end again before it is over */
+    BROKER_RENEWED_TWICE,   /* a polite restart, and again before it is over */
     BROKER_STOPPED_A_WHILE, /* and goes on */
     BROKER_STOPPED_KILLED,
     BOTH_KILLED, /* the worker is dead before there is a broker again */
@@ -44,6 +44,7 @@ static const struct {
 } kinds[INTERRUPTION_MAX] = {
     [BROKER_KILLED] = {true, false, SIGKILL, true},
     [BROKER_ENDED_TWICE] = {true, true, SIGUSR1, true},
+    [BROKER_RENEWED_TWICE] = {true, true, SIGUSR1, true},
     [BROKER_STOPPED_A_WHILE] = {true, false, SIGSTOP, true},
     [BROKER_STOPPED_KILLED] = {true, false, SIGSTOP, true},
     [BOTH_KILLED] = {true, false, SIGSTOP, false},
@@ -56,35 +57,24 @@ static const struct {
 
 /* ------------------------------------------------------------------ workers */
 
+static const struct kills_script *script;
+
 static struct board {
     atomic_bool held, stop; /* by the one that must not notice; that it may end */
     char path[128];         /* for the other one: where its step stands; else empty */
 } * board;
 
-/* What is run each time: every kind of request. */
-static void script(struct lessee *lessee, void *data)
-{
-    gmb_lease *a, *b;
-
-    (void) data;
-    a = lessee_take(lessee, 2, "a");
-    lessee_write(lessee, a, 1);
-    b = lessee_take(lessee, 1, "b");
-    lessee_write(lessee, b, 2);
-    lessee_need(gmb_lease_grow(a, CHUNK, LESSEE_WAIT_NS), "grow");
-    lessee_write(lessee, a, 3);
-    lessee_need_or_later(gmb_lease_release(b), "release");
-    lessee_need_or_later(gmb_lease_shrink(a, 2 * CHUNK), "shrink");
-    lessee_check(lessee, a, 3);
-    ck_assert_uint_eq(gmb_lease_bytes(a), 2 * CHUNK);
-    lessee_need_or_later(gmb_lease_release(a), "release");
-}
-
 static void scripted(struct lessee *lessee, void *data)
 {
     if (board->path[0] != '\0')
         (void) setenv(STEP_VARIABLE, board->path, 1);
-    script(lessee, data);
+    script->work(lessee, data);
+}
+
+static void beside(lessee_run *run, struct lessee *lessee)
+{
+    if (run != NULL)
+        run(lessee, NULL);
 }
 
 static void bystander(struct lessee *lessee, void *data)
@@ -94,11 +84,15 @@ static void bystander(struct lessee *lessee, void *data)
     (void) data;
     lessee_need(gmb_thread_start(lessee->session), "thread");
     lessee_write(lessee, lease, 77);
+    beside(script->hold, lessee);
     atomic_store(&board->held, true);
     while (!atomic_load(&board->stop)) {
         lessee_check(lessee, lease, 77);
+        beside(script->look, lessee);
         harness_breathe();
     }
+    beside(script->look, lessee);
+    beside(script->let_go, lessee);
     lessee_need(gmb_lease_grow(lease, CHUNK, LESSEE_WAIT_NS), "grow");
     lessee_need_or_later(gmb_lease_shrink(lease, 2 * CHUNK), "shrink");
     lessee_check(lessee, lease, 77);
@@ -156,6 +150,10 @@ static void go_on(struct harness *harness, struct lessee_process *worker, enum i
         harness_succeed(harness, 0);
         break;
     case BROKER_ENDED_TWICE:
+        (void) kill(harness->pid, SIGTERM); /* unless it has ended */
+        harness_succeed(harness, 0);
+        break;
+    case BROKER_RENEWED_TWICE:
         ck_assert_int_eq(kill(harness->keeper, SIGUSR1), 0);
         break;
     case BROKER_STOPPED_A_WHILE:
@@ -225,9 +223,10 @@ static bool run_interrupted(int number, unsigned n)
     (void) snprintf(board->path, sizeof(board->path), "%s", kinds[kind].broker ? "" : path);
     atomic_store(&board->held, false);
     atomic_store(&board->stop, false);
+    (void) setenv("GMB_SIM_DEVICES", script->devices, 1);
     worker = lessee_fork(scripted, NULL);
     other = lessee_fork(bystander, NULL);
-    harness_start_kept(&harness, NULL, environment);
+    harness_start_kept(&harness, KILLS_CONFIG, environment);
     lessee_go(&other, &harness);
     deadline = harness_now_ms() + PATIENCE_MS;
     while (!atomic_load(&board->held))
@@ -242,11 +241,13 @@ static bool run_interrupted(int number, unsigned n)
         taken = !step_disarm(path);
     if (worker.pid != 0 && (kinds[kind].survives || !taken))
         lessee_join(&worker);
-    if (kind == BROKER_ENDED_TWICE && taken)
+    if (kind == BROKER_RENEWED_TWICE && taken)
         calm_wait(&harness);
     wait_dead_gone(&harness);
     atomic_store(&board->stop, true);
     lessee_join(&other);
+    segments_clear(&harness);
+    raw_expect_accounts(&harness);
     harness_stop(&harness);
     ck_assert_int_eq(scratch_remove(folder), 0);
     return taken;
@@ -254,17 +255,34 @@ static bool run_interrupted(int number, unsigned n)
 
 /* ------------------------------------------------------------------ runs */
 
+static void play_all(int kind)
+{
+    unsigned n = 1;
+
+    while (n < STEPS_MAX && step_run_apart(run_interrupted, kind, n))
+        n++;
+    ck_assert_uint_lt(n, STEPS_MAX);
+    ck_assert_uint_gt(n, script->messages);
+}
+
+/* Each kind of interruption at another one. */
+static void play_one(int kind)
+{
+    unsigned n = 1 + (unsigned) kind * script->messages / INTERRUPTION_MAX;
+
+    ck_assert(step_run_apart(run_interrupted, kind, n));
+}
+
 START_TEST(whoever_is_interrupted_at_any_message_nobody_else_notices)
 {
-    unsigned each = (unsigned) strtoul(getenv("KILLS_EACH"), NULL, 10);
-    unsigned n = 1 + (unsigned) _i % each;
-
+    script = kills_find(getenv("KILLS_SCRIPT"));
+    ck_assert_ptr_nonnull(script);
     board = mmap(NULL, sizeof(*board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     ck_assert_ptr_ne(board, MAP_FAILED);
-    while (n < STEPS_MAX && step_run_apart(run_interrupted, _i, n))
-        n += each;
-    ck_assert_uint_lt(n, STEPS_MAX);
-    ck_assert_uint_gt(n, STEPS_MIN);
+    if (getenv("KILLS_ALL") != NULL)
+        play_all(_i);
+    else
+        play_one(_i);
 }
 END_TEST
 
