@@ -12,7 +12,7 @@ static struct script_arena shared;
 static inline void alloc_granted(
     gmb_arena *arena, size_t n, uint32_t *pages, uint32_t first, uint32_t count)
 {
-    struct call call = {.arena = arena, .n = n, .pages = pages, .wait_ns = NSEC_PER_SEC};
+    struct call call = {.arena = arena, .n = n, .pages = pages, .wait_ns = SCRIPT_WAIT_NS};
     Gmb__ClientMessage *message;
 
     call_start(&script, &call, call_alloc);

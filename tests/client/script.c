@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#define PATIENCE_MS 10000
+#define PATIENCE_MS 60000
 
 void script_begin(struct script *script)
 {

@@ -40,6 +40,9 @@ void script_begin(struct script *script);
 /* Ends the session if there is one, playing along, and checks that nothing is left. */
 void script_end(struct script *script);
 
+/* Enough for whatever is answered. */
+#define SCRIPT_WAIT_NS (60 * NSEC_PER_SEC)
+
 /* A call that runs meanwhile; `result` is there after call_join(). */
 struct call {
     pthread_t thread;

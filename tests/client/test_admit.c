@@ -15,7 +15,7 @@ static gmb_arena *arena;
 /* An arena of 16 chunks, 4 pages in each, of which one chunk is mapped and 3 pages are free. */
 static void begin(void)
 {
-    struct call call = {.n = 1, .wait_ns = NSEC_PER_SEC};
+    struct call call = {.n = 1, .wait_ns = SCRIPT_WAIT_NS};
     uint32_t page;
 
     script_begin(&script);

@@ -178,7 +178,7 @@ END_TEST
 
 START_TEST(what_is_mapped_works_on_after_a_disconnect_amid_a_fill)
 {
-    struct call call = {.n = 12, .wait_ns = NSEC_PER_SEC};
+    struct call call = {.n = 12, .wait_ns = SCRIPT_WAIT_NS};
     uint32_t pages[12], page, evicted = 0;
     gmb_arena *arena = arena_begin(3, pages);
     uint64_t id;

@@ -125,7 +125,7 @@ END_TEST
 
 START_TEST(grant_in_parts_that_breaks_off_leaves_nothing)
 {
-    struct call call = {.n = 12, .wait_ns = NSEC_PER_SEC};
+    struct call call = {.n = 12, .wait_ns = SCRIPT_WAIT_NS};
     uint32_t pages[12];
     uint64_t id;
 

@@ -21,7 +21,7 @@ static void begin(enum gmb_offline offline)
 
 static void grow_works(gmb_lease *lease, uint32_t from)
 {
-    struct call call = {.lease = lease, .bytes = CHUNK, .wait_ns = NSEC_PER_SEC};
+    struct call call = {.lease = lease, .bytes = CHUNK, .wait_ns = SCRIPT_WAIT_NS};
 
     call_start(&script, &call, call_grow);
     broker_grant(&script, broker_expect_id(&script, GMB__CLIENT_MESSAGE__BODY_LEASE_GROW), from, 1,
