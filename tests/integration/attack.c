@@ -3,6 +3,7 @@
 
 #include <check.h>
 #include <signal.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -11,6 +12,7 @@
 #include "tests/integration/pages.h"
 
 enum { PAGES = 128 };
+#define VICTIM_BYTES (8 * HARNESS_CHUNK)
 
 #define CONFIG                                                                                     \
     HARNESS_BROKER "[Tenant victim]\nUser=root\nMemoryMin=64M\n"                                   \
@@ -18,7 +20,52 @@ enum { PAGES = 128 };
 static_assert(ATTACK_CHUNKS * HARNESS_CHUNK == 128 << 20, "as CONFIG says");
 
 struct attack_bed attack_bed;
-static struct pages victim;
+
+/* It has pages, or, where there are none, a lease that is full of words. */
+static struct {
+    struct pages pages;
+    gmb_session *session; /* of the pages, or of the lease */
+    gmb_lease *lease;
+    int (*set_current)(void *context);
+    int (*to_device)(uint64_t to, const void *from, size_t bytes);
+    int (*to_host)(void *to, uint64_t from, size_t bytes);
+} victim;
+
+static uint64_t words[VICTIM_BYTES / sizeof(uint64_t)];
+
+static void driver_find(const char *name, void *ret_function)
+{
+    void *symbol = gmb_driver_symbol(victim.session, name);
+
+    ck_assert_ptr_nonnull(symbol);
+    memcpy(ret_function, &symbol, sizeof(symbol));
+}
+
+static void lease_open(void)
+{
+    struct gmb_options options = {.size = sizeof(options)};
+    struct gmb_lease_params params = {.size = sizeof(params), .bytes = VICTIM_BYTES};
+
+    options.socket = attack_bed.harness.client_socket;
+    ck_assert_int_eq(gmb_connect(&options, &victim.session), 0);
+    ck_assert_int_eq(gmb_lease_new(victim.session, &params, &victim.lease), 0);
+    ck_assert_int_eq(gmb_thread_start(victim.session), 0);
+    driver_find("cuCtxSetCurrent", &victim.set_current);
+    driver_find("cuMemcpyHtoD_v2", &victim.to_device);
+    driver_find("cuMemcpyDtoH_v2", &victim.to_host);
+    for (size_t i = 0; i < ARRAY_SIZE(words); i++)
+        words[i] = (i + 1) * UINT64_C(0x9e3779b97f4a7c15);
+    ck_assert_int_eq(victim.set_current(gmb_lease_context(victim.lease)), 0);
+    ck_assert_int_eq(victim.to_device(gmb_lease_address(victim.lease), words, sizeof(words)), 0);
+}
+
+static void lease_check(void)
+{
+    static uint64_t found[ARRAY_SIZE(words)];
+
+    ck_assert_int_eq(victim.to_host(found, gmb_lease_address(victim.lease), sizeof(found)), 0);
+    ck_assert_int_eq(memcmp(found, words, sizeof(found)), 0);
+}
 
 static void leases_learn(void)
 {
@@ -44,20 +91,28 @@ bool attack_begin(void)
     if (geteuid() != 0)
         return false;
     harness_start(&attack_bed.harness, CONFIG);
-    pages_open(&victim, &attack_bed.harness, 65536, HARNESS_CHUNK, 16 * HARNESS_CHUNK);
-    pages_fill(&victim, PAGES);
+    if (raw_slabs()) {
+        lease_open();
+    } else {
+        pages_open(&victim.pages, &attack_bed.harness, 65536, HARNESS_CHUNK, 16 * HARNESS_CHUNK);
+        pages_fill(&victim.pages, PAGES);
+        victim.session = victim.pages.session;
+    }
     leases_learn();
     return true;
 }
 
-/* The victim has its pages, byte for byte, and gets memory. */
+/* The victim has what it had, byte for byte, and gets memory. */
 static void victim_check(void)
 {
     struct gmb_lease_params params = {
         .size = sizeof(params), .bytes = 8 * HARNESS_CHUNK, .wait_ns = UINT64_C(15000000000)};
     gmb_lease *lease;
 
-    pages_check(&victim, 0, PAGES, 16);
+    if (raw_slabs())
+        lease_check();
+    else
+        pages_check(&victim.pages, 0, PAGES, 16);
     ck_assert_msg(gmb_lease_new(victim.session, &params, &lease) == 0, "the victim waits: %s",
         gmb_error_text());
     ck_assert_int_eq(gmb_lease_release(lease), 0);
@@ -67,7 +122,10 @@ static void victim_check(void)
 void attack_end(void)
 {
     victim_check();
-    pages_close(&victim);
+    if (raw_slabs())
+        gmb_disconnect(victim.session);
+    else
+        pages_close(&victim.pages);
     harness_stop(&attack_bed.harness);
 }
 

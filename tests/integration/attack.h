@@ -1,13 +1,15 @@
 /*
  * A victim with pages and leases, and an attacker beside it: another tenant's process, of another
- * user. Needs root, to be two users; else there is nobody to attack.
+ * user. Where memory is shared over CUDA IPC the victim has a lease alone. Needs root, to be two
+ * users; else there is nobody to attack.
  */
 #pragma once
 
 #include "tests/integration/raw.h"
 
 #define ATTACK_USER 65534
-#define ATTACK_CHUNKS 64 /* the attacker's MemoryMax, in chunks; its LeasesMax is 32 */
+#define ATTACK_CHUNKS 64     /* the attacker's MemoryMax, in chunks */
+#define ATTACK_LEASES_MAX 32 /* and its LeasesMax */
 #define ATTACK_VICTIM_LEASES 8
 
 struct attack_bed {
