@@ -300,11 +300,60 @@ START_TEST(a_name_has_bounds_and_a_request_one_answer)
 }
 END_TEST
 
+/* A segment's first chunk as its writer has it; the lease. */
+static uint64_t create_by_hand(struct raw *raw, const char *name, int *ret_fd)
+{
+    uint64_t id = segment_ask(raw, name, MIB(4), 0, SEGMENT_WAIT), lease;
+    Gmb__BrokerMessage *message = raw_receive(raw);
+
+    ck_assert_ptr_nonnull(message);
+    ck_assert_uint_eq(message->id, id);
+    ck_assert_int_eq(message->body_case, GMB__BROKER_MESSAGE__BODY_GRANT);
+    ck_assert_uint_eq(message->grant->n_chunks, message->grant->total_chunks);
+    *ret_fd = fdset_take(&raw->fds, 0);
+    lease = message->grant->lease;
+    frame_message_free(&message->base);
+    return lease;
+}
+
+/*
+ * On the simulator nothing keeps it from that: a chunk is a file there, and only memfds have seals.
+ * The mover, which reads everybody's memory, takes no fd of another size, and goes on.
+ */
+START_TEST(a_chunk_that_its_holder_shrank_harms_nobody_else)
+{
+    uint64_t shrunk, sealed;
+    struct raw raw;
+    int fds[2];
+
+    begin(SEGMENT_BROKER HARNESS_TENANT);
+    segment_make(&first, "llama", WEIGHTS, 5);
+    raw_connect(&raw, &harness);
+    shrunk = create_by_hand(&raw, "shrunk", &fds[0]);
+    ck_assert_int_eq(ftruncate(fds[0], 4096), 0);
+    raw_expect_error(&raw, segment_seal_ask(&raw, shrunk), GMB_STATUS_GPU);
+    sealed = create_by_hand(&raw, "sealed", &fds[1]);
+    raw_expect_done(&raw, segment_seal_ask(&raw, sealed));
+    ck_assert_int_eq(ftruncate(fds[1], 4096), 0);
+    ck_assert_int_eq(segment_change(&harness, "", ACTION(VERIFY)), 2);
+    ck_assert_uint_eq(verified("llama", 0), 1);
+    segment_do(&second, 0, MEMBER_OPEN, "llama", 0);
+    ck_assert_int_eq(segment_compare(&second, 5), 0);
+    for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
+        (void) close(fds[i]);
+    raw_expect_done(&raw, raw_release(&raw, shrunk));
+    raw_expect_done(&raw, raw_release(&raw, sealed));
+    raw_close(&raw);
+    end();
+}
+END_TEST
+
 UNIT_MAIN("integration: hostile segments",
     a_byte_that_a_reader_changed_is_found_and_served_to_nobody,
     a_changed_byte_is_found_without_anybody_asking, a_writer_that_writes_on_is_found,
     another_tenant_has_no_part_in_it, a_share_group_pays_for_what_its_tenants_share,
     what_is_said_of_somebody_elses_lease_is_said_of_none,
     a_seal_is_asked_for_again_by_who_came_back_and_answered_once,
+    a_chunk_that_its_holder_shrank_harms_nobody_else,
     who_only_waits_is_bounded_as_a_client_and_as_a_tenant_and_is_forgotten,
     a_name_has_bounds_and_a_request_one_answer)
