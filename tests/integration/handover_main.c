@@ -154,11 +154,16 @@ static int take(struct worker *worker)
         .bytes = LEASE_BYTES,
         .chunk_bytes = worker->chunk_bytes,
         .wait_ns = WAIT_NS};
+    int r;
 
     (void) pthread_mutex_lock(&worker->mutex);
     worker->asked = false;
     (void) pthread_mutex_unlock(&worker->mutex);
-    return gmb_lease_new(worker->session, &params, &worker->lease) < 0 ? '-' : places_fill(worker);
+    /* A slab that went with its process before it was opened here is asked for again. */
+    do {
+        r = gmb_lease_new(worker->session, &params, &worker->lease);
+    } while (r == GMB_E_GPU && worker->chunk_bytes == 0);
+    return r < 0 ? '-' : places_fill(worker);
 }
 
 /* A broker that is away just now hears of it later. */
