@@ -1,6 +1,7 @@
 /*
  * What may happen to a node while a segment is in whatever state: its device fails, its tenant's
- * quota is changed, its tenant is taken out of the configuration, its processes stop to answer.
+ * quota is changed, its tenant is taken out of the configuration or another one out of its share
+ * group, its processes stop to answer.
  * Whoever waits is answered, what was sealed is what was sealed, and nothing stays charged.
  */
 #include <check.h>
@@ -19,25 +20,54 @@
 #define SEED 11
 #define TENANT "[Tenant test]\nUser=*\nMemoryMax=40M\n"
 #define NOBODY "[Tenant other]\nUser=65534\n"
+#define GROUP "[ShareGroup models]\nMemoryMax=40M\n[Tenant test]\nUser=0\nShareGroup=models\n"
+#define WITHIN GROUP "[Tenant other]\nUser=65534\nShareGroup=models\n"
+#define OUTSIDE GROUP "[Tenant other]\nUser=65534\n"
 
 static struct harness harness;
 static struct member first, second;
 static bool first_waits, second_waits; /* for an answer */
 static struct raw hoarder;
 static uint64_t hoard; /* lease; 0: none */
+static bool grouped;   /* what the states are of is a share group's */
 static char fault_dir[SCRATCH_PATH_BYTES], fault[SCRATCH_PATH_BYTES + 8];
 
 /* ------------------------------------------------------------------ states */
 
 static void hoard_take(void)
 {
-    hoard = raw_expect_lease(&hoarder, raw_lease(&hoarder, HOARD, HARNESS_CHUNK, SEGMENT_WAIT),
-        (uint32_t) (HOARD / HARNESS_CHUNK));
+    uint64_t id = grouped ? segment_ask_of(&hoarder, true, "hoard", HOARD, 0, SEGMENT_WAIT)
+                          : raw_lease(&hoarder, HOARD, HARNESS_CHUNK, SEGMENT_WAIT);
+
+    hoard = raw_expect_lease(&hoarder, id, (uint32_t) (HOARD / HARNESS_CHUNK));
+}
+
+static struct member_order llama(enum member_what what)
+{
+    struct member_order order = segment_order(what, "llama", WEIGHTS);
+
+    order.group = grouped;
+    return order;
+}
+
+static void act(struct member *member, enum member_what what)
+{
+    struct member_order order = llama(what);
+
+    order.seed = SEED;
+    ck_assert_msg(member_do(member, &order) == 0, "order %d: %s", what, member->answer.text);
+}
+
+static void make(void)
+{
+    act(&first, MEMBER_CREATE);
+    act(&first, MEMBER_FILL);
+    act(&first, MEMBER_SEAL);
 }
 
 static void tell(struct member *member, bool *waits, enum member_what what)
 {
-    const struct member_order order = segment_order(what, "llama", WEIGHTS);
+    const struct member_order order = llama(what);
 
     member_tell(member, &order);
     *waits = true;
@@ -61,7 +91,7 @@ static void reach_asked(void)
 
 static void reach_writing(void)
 {
-    segment_do(&first, 0, MEMBER_CREATE, "llama", WEIGHTS);
+    act(&first, MEMBER_CREATE);
     tell(&second, &second_waits, MEMBER_OPEN);
     segment_await_waiting(&harness, "llama", 1);
 }
@@ -75,13 +105,13 @@ static void reach_sealing(void)
 
 static void reach_sealed(void)
 {
-    segment_make(&first, "llama", WEIGHTS, SEED);
-    segment_do(&second, 0, MEMBER_OPEN, "llama", 0);
+    make();
+    act(&second, MEMBER_OPEN);
 }
 
 static void reach_idle(void)
 {
-    segment_make(&first, "llama", WEIGHTS, SEED);
+    make();
     segment_do(&first, 0, MEMBER_RELEASE, "", 0);
     segment_await_readers(&harness, "llama", 0);
 }
@@ -137,22 +167,23 @@ static const struct {
     const char *name;
     void (*reach)(void);
     bool sealed; /* its bytes are those of SEED, for whoever opens it */
+    bool waits;  /* whoever opens it waits */
 } states[] = {
-    {"asked", reach_asked, false},
-    {"writing", reach_writing, false},
-    {"sealing", reach_sealing, false},
-    {"sealed", reach_sealed, true},
-    {"demoting", reach_demoting, true},
-    {"demoted", reach_demoted, true},
-    {"filling", reach_filling, true},
-    {"restoring", reach_restoring, true},
-    {"quarantined", reach_quarantined, false},
-    {"removed", reach_removed, false},
+    {"asked", reach_asked, false, true},
+    {"writing", reach_writing, false, true},
+    {"sealing", reach_sealing, false, true},
+    {"sealed", reach_sealed, true, false},
+    {"demoting", reach_demoting, true, false},
+    {"demoted", reach_demoted, true, false},
+    {"filling", reach_filling, true, true},
+    {"restoring", reach_restoring, true, true},
+    {"quarantined", reach_quarantined, false, false},
+    {"removed", reach_removed, false, false},
 };
 
 /* ------------------------------------------------------------------ around them */
 
-static void begin(size_t state)
+static void begin_with(size_t state, const char *text)
 {
     char faults[256];
     const char *const environment[] = {"GMB_SIM_FILL=none", faults, NULL};
@@ -161,7 +192,7 @@ static void begin(size_t state)
     (void) snprintf(fault, sizeof(fault), "%s/lost", fault_dir);
     (void) snprintf(
         faults, sizeof(faults), "GMB_SIM_FAULTS=nvmlDeviceGetMemoryInfo@0:%s=15", fault);
-    harness_start_with(&harness, SEGMENT_BROKER TENANT, environment);
+    harness_start_with(&harness, text, environment);
     member_start(&first, &harness, 0);
     member_start(&second, &harness, 0);
     raw_connect(&hoarder, &harness);
@@ -170,6 +201,11 @@ static void begin(size_t state)
     segment_make(&second, "warm", MIB(2), 1); /* so that there is a mover */
     segment_do(&second, 0, MEMBER_RELEASE, "", 0);
     states[state].reach();
+}
+
+static void begin(size_t state)
+{
+    begin_with(state, SEGMENT_BROKER TENANT);
 }
 
 /* Who waits is answered, by whatever it is, and before its own time is over. */
@@ -195,9 +231,16 @@ static void hoard_give(void)
     hoard = 0;
 }
 
-static void end(void)
+static void expect_no_use(const char *tenant)
 {
     Gmb__TenantDevice use;
+
+    wait_until((raw_tenant(&harness, tenant, &use), use.used_bytes == 0));
+    ck_assert_uint_eq(use.evicted_bytes, 0);
+}
+
+static void end(void)
+{
 
     hoard_give();
     raw_close(&hoarder);
@@ -206,25 +249,30 @@ static void end(void)
     /* What its dead writer had goes by itself. */
     wait_until(segment_change(&harness, "", ACTION(REMOVE)) < 0 || segment_count(&harness) == 0);
     wait_until(segment_count(&harness) == 0);
-    raw_tenant(&harness, "test", &use);
-    wait_until((raw_tenant(&harness, "test", &use), use.used_bytes == 0));
-    ck_assert_uint_eq(use.evicted_bytes, 0);
+    expect_no_use("test");
+    if (grouped)
+        expect_no_use("models");
     raw_expect_accounts(&harness);
     harness_stop(&harness);
     ck_assert_int_eq(scratch_remove(fault_dir), 0);
 }
 
 /* Whoever opens it has what was sealed. */
-static void expect_bytes(size_t state)
+static void expect_bytes_for(size_t state, unsigned uid)
 {
     struct member third;
 
     if (!states[state].sealed)
         return;
-    member_start(&third, &harness, 0);
-    segment_do(&third, 0, MEMBER_OPEN, "llama", 0);
+    member_start(&third, &harness, uid);
+    act(&third, MEMBER_OPEN);
     ck_assert_msg(segment_compare(&third, SEED) == 0, "from %s: other bytes", states[state].name);
     member_end(&third, 0);
+}
+
+static void expect_bytes(size_t state)
+{
+    expect_bytes_for(state, 0);
 }
 
 static void reload(const char *text)
@@ -293,6 +341,46 @@ START_TEST(a_tenant_that_is_taken_out_and_put_back)
 }
 END_TEST
 
+/* Of the other tenant of the group, which waits for it where one waits. */
+static void stranger_opens(size_t state)
+{
+    const struct member_order order = llama(MEMBER_OPEN);
+    struct member stranger;
+
+    member_start(&stranger, &harness, SEGMENT_STRANGER);
+    if (states[state].waits) {
+        member_tell(&stranger, &order);
+        segment_await_waiting(&harness, "llama", second_waits ? 2 : 1);
+    }
+    reload(SEGMENT_BROKER OUTSIDE);
+    hoard_give();
+    if (!states[state].waits)
+        member_tell(&stranger, &order);
+    answer_await(&first, &first_waits);
+    if (state <= 1) /* nobody seals it yet */
+        act(&first, MEMBER_SEAL);
+    ck_assert_int_eq(member_answer(&stranger), GMB_E_DENIED);
+    answer_await(&second, &second_waits);
+    member_end(&stranger, 0);
+}
+
+/* And back. Who is left, and who is in it again, have what was sealed. */
+START_TEST(a_share_group_that_a_tenant_is_taken_out_of)
+{
+    if (geteuid() != 0)
+        return;
+    grouped = true;
+    for (size_t i = 0; i < ARRAY_SIZE(states); i++) {
+        begin_with(i, SEGMENT_BROKER WITHIN);
+        stranger_opens(i);
+        expect_bytes(i);
+        reload(SEGMENT_BROKER WITHIN);
+        expect_bytes_for(i, SEGMENT_STRANGER);
+        end();
+    }
+}
+END_TEST
+
 START_TEST(processes_that_answer_nothing)
 {
     for (size_t i = 0; i < ARRAY_SIZE(states); i++) {
@@ -307,4 +395,5 @@ START_TEST(processes_that_answer_nothing)
 END_TEST
 
 UNIT_MAIN("integration: states of segments", a_device_that_fails, a_quota_that_is_changed,
-    a_tenant_that_is_taken_out_and_put_back, processes_that_answer_nothing)
+    a_tenant_that_is_taken_out_and_put_back, a_share_group_that_a_tenant_is_taken_out_of,
+    processes_that_answer_nothing)
