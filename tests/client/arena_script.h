@@ -16,7 +16,7 @@ static inline void alloc_granted(
     Gmb__ClientMessage *message;
 
     call_start(&script, &call, call_alloc);
-    message = broker_expect(&script, GMB__CLIENT_MESSAGE__BODY_ARENA_FILL);
+    message = broker_expect_growth(&script);
     ck_assert_uint_eq(message->arena_fill->lease, LEASE_ID);
     ck_assert_uint_eq(message->arena_fill->first, first);
     ck_assert_uint_eq(message->arena_fill->count, count);

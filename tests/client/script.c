@@ -149,7 +149,7 @@ void broker_accept(struct script *script)
         conn_new_consume(accept4(script->listen_fd, NULL, NULL, SOCK_CLOEXEC), &script->conn), 0);
 }
 
-Gmb__ClientMessage *broker_expect(struct script *script, Gmb__ClientMessage__BodyCase kind)
+static Gmb__ClientMessage *broker_receive(struct script *script)
 {
     struct fdset fds = FDSET_EMPTY;
     Gmb__ClientMessage *message;
@@ -160,7 +160,38 @@ Gmb__ClientMessage *broker_expect(struct script *script, Gmb__ClientMessage__Bod
     ck_assert_int_eq(conn_receive(script->conn, &bytes, &size, &fds), 0);
     ck_assert_uint_eq(fds.count, 0);
     ck_assert_int_eq(frame_decode_client(bytes, size, &message), 0);
+    return message;
+}
+
+/* It asks ahead of need when it comes to it: there is none. */
+static bool prefetch_refuse(struct script *script, Gmb__ClientMessage *message)
+{
+    if (message->body_case != GMB__CLIENT_MESSAGE__BODY_ARENA_FILL ||
+        message->arena_fill->wait_ns > 0)
+        return false;
+    broker_error(script, message->id, GMB_STATUS_EXHAUSTED, GMB_LIMIT_MEMORY_MAX, "full");
+    message_free(message);
+    return true;
+}
+
+Gmb__ClientMessage *broker_expect(struct script *script, Gmb__ClientMessage__BodyCase kind)
+{
+    Gmb__ClientMessage *message;
+
+    do
+        message = broker_receive(script);
+    while (kind != GMB__CLIENT_MESSAGE__BODY_ARENA_FILL && prefetch_refuse(script, message));
     ck_assert_int_eq(message->body_case, kind);
+    return message;
+}
+
+Gmb__ClientMessage *broker_expect_growth(struct script *script)
+{
+    Gmb__ClientMessage *message;
+
+    do
+        message = broker_expect(script, GMB__CLIENT_MESSAGE__BODY_ARENA_FILL);
+    while (prefetch_refuse(script, message));
     return message;
 }
 

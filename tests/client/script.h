@@ -76,8 +76,11 @@ int call_disconnect(struct script *script, struct call *call);
 
 /* The broker's side. */
 void broker_accept(struct script *script);
-/* The next message, which must be of that kind; the caller's to free with message_free(). */
+/* The next message, which must be of that kind; the caller's to free with message_free(). What an
+ * arena asks for ahead of need is refused meanwhile, unless it is what is expected. */
 Gmb__ClientMessage *broker_expect(struct script *script, Gmb__ClientMessage__BodyCase kind);
+/* An ArenaFill that somebody waits for. */
+Gmb__ClientMessage *broker_expect_growth(struct script *script);
 void message_free(Gmb__ClientMessage *message);
 /* The same, freed already: its id. */
 uint64_t broker_expect_id(struct script *script, Gmb__ClientMessage__BodyCase kind);
