@@ -1,8 +1,10 @@
 """org.gmbd.Broker1 on the booted system's bus, driven by busctl: every property, method and signal."""
+import contextlib
 import json
 import os
 import re
 import signal
+import struct
 import subprocess
 import xml.etree.ElementTree as ElementTree
 
@@ -16,8 +18,8 @@ DOCUMENT = '/gmbd-test/source/docs/dbus.md'
 MANAGER, DEVICE, TENANT = f'{NAME}.Manager', f'{NAME}.Device', f'{NAME}.Tenant'
 
 
-def setup():
-    node.prepare()
+def start(config, drop_in):
+    node.prepare(config, drop_in)
     node.restart()
     bed.wait_for('the name', lambda: NAME in bed.run('busctl', 'list', '--acquired'))
 
@@ -376,6 +378,79 @@ def test_a_kill_is_told_and_the_broker_may_do_it():
     call('Reload')
 
 
+MEMBER = f'{node.BUILD}/tests/integration/integration-member'
+CREATE, FILL, SEAL, POKE = 0, 4, 6, 7  # enum member_what
+
+
+@contextlib.contextmanager
+def member():
+    """A process of `nobody` that does with segments what it is told; gives what tells it."""
+    command = f'exec {MEMBER} /run/gmbd/client.sock 3<&0 4>&1 >/dev/null'
+    with subprocess.Popen(['setpriv', '--reuid=65534', '--regid=65534', '--clear-groups', 'sh', '-c',
+                           command], env={**os.environ, 'GMB_SIM_DIR': node.SIM},
+                          stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+
+        def answered():
+            """struct member_answer."""
+            result, _writable, _bytes, _limit, text = struct.unpack(
+                '=iIQ32s256s', child.stdout.read(304))
+            bed.equal((result, text.rstrip(b'\0')), (0, b''))
+
+        def tell(what, size):
+            """struct member_order."""
+            child.stdin.write(struct.pack(
+                '=IIQQQQ80s', what, 0, size, 2 * MIB, 30 * 10**9, 1, b'weights'))
+            child.stdin.flush()
+            answered()
+
+        answered()
+        try:
+            yield tell
+        finally:
+            child.kill()
+
+
+def test_a_segment_that_was_changed_is_told():
+    with Signals() as signals, member() as tell:
+        for what in (CREATE, FILL, SEAL):
+            tell(what, 4 * MIB)
+        tell(POKE, 2 * MIB + 5)
+        bed.run('gmbctl', 'segments', '--verify', 'weights', ok=False)
+        bed.equal(signals.find('Quarantine'), [
+            'nobody', 'weights', uuid(),
+            'the 2M at 2M are not what was sealed: somebody has written to it'])
+        bed.run('gmbctl', 'segments', '--remove', 'weights')
+
+
+def test_every_property_of_the_tiers_disk_is_what_gmbctl_says():
+    config = node.CONFIG.replace(
+        'HostTier=64M', 'HostTier=4M\nHostTierPath=/var/lib/gmbd/tier\nHostTierDisk=64M')
+    names = (('TierPath', 'tier_path'), ('TierDiskBytes', 'tier_disk_bytes'),
+             ('TierDiskUsedBytes', 'tier_disk_used_bytes'),
+             ('TierDiskFailure', 'tier_disk_failure'))
+
+    def shown():
+        """Of both, at a moment when they agree."""
+        device = node.gmbctl('status')['devices'][0]
+        values = [get(device_path(), DEVICE, name) for name, _member in names]
+        return values if values == [device[member] for _name, member in names] else None
+
+    bed.equal(shown(), ['', 0, 0, ''])
+    # The sandbox doesn't let it write there, and then it does.
+    start(config, node.DROP_IN)
+    path, _size, used, failure = bed.wait_for('the same figures', shown)
+    bed.equal((path, used), ('/var/lib/gmbd/tier', 0))
+    bed.contains(failure, 'HostTierPath=/var/lib/gmbd/tier')
+    start(config, node.DROP_IN + 'StateDirectory=gmbd/tier\nStateDirectoryMode=0700\n')
+    bed.equal(bed.wait_for('the same figures', shown), ['/var/lib/gmbd/tier', 64 * MIB, 0, ''])
+    with pages('chat-pages.service'):
+        bed.wait_for('pages on the disk', lambda: call(
+            'Evict', 'sstb', 'chat', '', str(16 * MIB), 'false') and get(
+                device_path(), DEVICE, 'TierDiskUsedBytes') > 0)
+        bed.wait_for('the same figures', shown)
+    start(node.CONFIG, node.DROP_IN)
+
+
 CHANGES = (('SetTenant', 'ssa(ss)t', 'chat', '', '1', 'Priority', '1', '0'),
            ('Reclaim', 'sstb', 'chat', '', '1024', 'true'),
            ('Evict', 'sstb', 'chat', '', '1024', 'true'),
@@ -439,5 +514,5 @@ def test_the_broker_works_without_a_bus_and_is_back_when_there_is_one():
 
 
 if __name__ == '__main__':
-    setup()
+    start(node.CONFIG, node.DROP_IN)
     bed.main()
