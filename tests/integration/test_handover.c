@@ -7,6 +7,7 @@
  */
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "tests/integration/handover.h"
 #include "tests/integration/orders.h"
@@ -395,4 +396,65 @@ START_TEST(memory_never_carries_bytes_to_another_tenant)
 }
 END_TEST
 
-UNIT_MAIN_OF_ROOT("handover", HANDOVER_NEEDS_ROOT, memory_never_carries_bytes_to_another_tenant)
+/* ------------------------------------------------------------------ who keeps it open */
+
+enum { KEPT = 6 };
+
+/* The first tenant's slab, which this process has opened and filled; its lease is given back. */
+static CUdeviceptr keep_open(struct raw *raw, const uint8_t *bytes)
+{
+    CUipcMemHandle handle;
+    CUdeviceptr address;
+    uint64_t lease = slab_take(raw, HANDOVER_BYTES, &handle);
+
+    ck_assert_int_eq(slab_open(&handle, &address), CUDA_SUCCESS);
+    ck_assert_int_eq(slab_driver.memcpy_htod(address, bytes, HANDOVER_BYTES), CUDA_SUCCESS);
+    raw_expect_done(raw, raw_release(raw, lease));
+    return address;
+}
+
+/* Of what is written on either side nothing is seen on the other. */
+static void expect_apart(CUdeviceptr kept, const uint8_t *bytes)
+{
+    static uint8_t found[HANDOVER_BYTES];
+
+    ck_assert_int_eq(slab_driver.memcpy_dtoh(found, kept, sizeof(found)), CUDA_SUCCESS);
+    ck_assert_int_eq(memcmp(found, bytes, sizeof(found)), 0);
+    ck_assert_int_eq(slab_driver.memcpy_htod(kept, bytes, sizeof(found)), CUDA_SUCCESS);
+}
+
+START_TEST(who_keeps_a_slab_open_has_its_own_bytes_alone)
+{
+    static const char *const environment[] = {"GMB_SIM_FILL=garbage", NULL};
+    static uint8_t bytes[HANDOVER_BYTES];
+    Gmb__TenantDevice tenant;
+    CUdeviceptr kept[KEPT];
+    struct raw raw;
+
+    if (!raw_slabs())
+        return;
+    harness_start_with(&harness, HARNESS_BROKER HANDOVER_TENANTS, environment);
+    slab_driver_begin();
+    memset(bytes, 0xa5, sizeof(bytes));
+    raw_connect(&raw, &harness);
+    handover_start(&harness, 1);
+    for (unsigned i = 0; i < KEPT; i++) {
+        kept[i] = keep_open(&raw, bytes);
+        handover_order(1, i, "t");
+        for (unsigned k = 0; k <= i; k++)
+            expect_apart(kept[k], bytes);
+        handover_order(1, i, "cr");
+    }
+    wait_until((raw_tenant(&harness, handover_names[0], &tenant),
+        tenant.orphaned_bytes == KEPT * HANDOVER_BYTES));
+    for (unsigned i = 0; i < KEPT; i++)
+        ck_assert_int_eq(slab_driver.ipc_close_mem_handle(kept[i]), CUDA_SUCCESS);
+    wait_until((raw_tenant(&harness, handover_names[0], &tenant), tenant.used_bytes == 0));
+    handover_end(1, 0);
+    raw_close(&raw);
+    harness_stop(&harness);
+}
+END_TEST
+
+UNIT_MAIN_OF_ROOT("handover", HANDOVER_NEEDS_ROOT, memory_never_carries_bytes_to_another_tenant,
+    who_keeps_a_slab_open_has_its_own_bytes_alone)
