@@ -122,6 +122,38 @@ START_TEST(a_broker_that_is_killed_while_pages_come_back_loses_none)
 }
 END_TEST
 
+START_TEST(pages_are_allocated_pinned_and_freed_while_there_is_no_broker)
+{
+    static struct pages pages;
+    uint32_t fresh[PER_CHUNK / 4];
+    struct harness harness;
+
+    harness_start_kept(&harness, BROKER HARNESS_TENANT, NULL);
+    pages_open(&pages, &harness, PAGE, HARNESS_CHUNK, MIB(64));
+    pages_fill(&pages, PER_CHUNK / 2); /* of a chunk that is here whole */
+    ck_assert_int_eq(kill(harness.keeper, SIGSTOP), 0);
+    wait_until(harness_process_state(harness.keeper) == 'T');
+    ck_assert_int_eq(kill(harness.pid, SIGKILL), 0);
+    wait_until(gmb_connection(pages.session) == GMB_CONNECTION_AWAY);
+    for (unsigned i = 0; i < 3; i++) {
+        ck_assert_int_eq(gmb_page_alloc(pages.arena, ARRAY_SIZE(fresh), fresh, GMB_WAIT_NONE), 0);
+        ck_assert_int_eq(gmb_page_pin(pages.arena, ARRAY_SIZE(fresh), fresh), GMB_PIN_READY);
+        pages_check(&pages, 0, pages.count, 8);
+        ck_assert_int_eq(gmb_page_unpin(pages.arena, ARRAY_SIZE(fresh), fresh), 0);
+        ck_assert_int_eq(gmb_page_unref(pages.arena, ARRAY_SIZE(fresh), fresh), 0);
+    }
+    ck_assert_uint_eq(pages_stats(&pages).used_pages, PER_CHUNK / 2);
+    ck_assert_int_eq(gmb_connection(pages.session), GMB_CONNECTION_AWAY);
+    ck_assert_int_eq(kill(harness.keeper, SIGCONT), 0);
+    harness_succeed(&harness, 0);
+    pages_wait_connected(&pages);
+    pages_fill(&pages, 4 * PER_CHUNK);
+    pages_check(&pages, 0, pages.count, 7);
+    pages_close(&pages);
+    harness_stop(&harness);
+}
+END_TEST
+
 START_TEST(holders_of_a_shared_arena_go_on_with_it)
 {
     static struct pages pages, other;
@@ -223,5 +255,6 @@ END_TEST
 UNIT_MAIN("restart_arenas", evicted_pages_outlive_the_broker,
     a_broker_that_is_killed_while_pages_leave_loses_none,
     a_broker_that_is_killed_while_pages_come_back_loses_none,
+    pages_are_allocated_pinned_and_freed_while_there_is_no_broker,
     holders_of_a_shared_arena_go_on_with_it, an_arena_that_is_given_up_leaves_nothing_in_the_store,
     an_arena_in_the_place_of_one_on_another_device_is_kept)
