@@ -10,6 +10,7 @@
 
 #include "proto/frame.h"
 #include "tests/integration/pages.h"
+#include "tests/unit/unit.h"
 
 enum { PAGES = 128 };
 #define VICTIM_BYTES (8 * HARNESS_CHUNK)
@@ -86,10 +87,9 @@ static void leases_learn(void)
     frame_message_free(&reply->base);
 }
 
-bool attack_begin(void)
+void attack_begin(void)
 {
-    if (geteuid() != 0)
-        return false;
+    unit_need_root();
     harness_start(&attack_bed.harness, CONFIG);
     if (raw_slabs()) {
         lease_open();
@@ -99,7 +99,6 @@ bool attack_begin(void)
         victim.session = victim.pages.session;
     }
     leases_learn();
-    return true;
 }
 
 /* The victim has what it had, byte for byte, and gets memory. */

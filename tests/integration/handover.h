@@ -14,7 +14,6 @@
 #define HANDOVER_MEMORY "GMB_SIM_MEMORY=14M"
 #define HANDOVER_DEVICE "[Device *]\nReserve=8M\n"
 #define HANDOVER_TENANTS "[Tenant one]\nUser=root\n[Tenant other]\nUser=*\n"
-#define HANDOVER_NEEDS_ROOT "needs root: two tenants are two users"
 
 /* The tenants of the two. */
 extern const char *const handover_names[HANDOVER_SIDES];

@@ -333,8 +333,7 @@ START_TEST(tables_full_of_noise_harm_only_their_owner)
     const char *ms = getenv("ARENA_HOSTILE_MS");
     struct harness harness;
 
-    if (geteuid() != 0)
-        return;
+    unit_need_root();
     harness_start(
         &harness, BROKER "[Tenant evil]\nUser=65534\nHostMax=64M\n[Tenant test]\nUser=*\n");
     storm(&harness, "evil", 3, ms != NULL ? strtoull(ms, NULL, 10) : 4000);

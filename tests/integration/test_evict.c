@@ -48,8 +48,7 @@ START_TEST(an_entitled_tenant_gets_the_memory_of_cold_pages)
     struct claimant claimant;
     struct harness harness;
 
-    if (geteuid() != 0)
-        return;
+    unit_need_root();
     harness_start(&harness,
         BROKER "[Tenant high]\nUser=65534\nMemoryMin=512M\nPriority=900\n[Tenant low]\nUser=*\n"
                "Priority=100\n");

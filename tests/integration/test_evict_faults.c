@@ -89,8 +89,7 @@ START_TEST(a_stopped_worker_is_passed_over_for_another)
     struct claimant claimant;
     struct harness harness;
 
-    if (geteuid() != 0)
-        return;
+    unit_need_root();
     harness_start(&harness, BROKER TENANTS);
     worker_start(&stopped, &harness, PAGE, HARNESS_CHUNK, 32 * PER_CHUNK);
     worker_start(&other, &harness, PAGE, HARNESS_CHUNK, 32 * PER_CHUNK);
@@ -113,8 +112,7 @@ START_TEST(a_worker_that_keeps_what_was_recalled_is_killed_where_that_is_allowed
     struct harness harness;
     struct worker worker;
 
-    if (geteuid() != 0)
-        return;
+    unit_need_root();
     harness_start(&harness, BROKER "Kill=yes\n" TENANTS);
     worker_start(&worker, &harness, PAGE, HARNESS_CHUNK, 64 * PER_CHUNK);
     ck_assert_int_eq(kill(worker.pid, SIGSTOP), 0);
@@ -133,8 +131,7 @@ START_TEST(nobody_is_killed_where_it_is_not_allowed)
     struct harness harness;
     struct worker worker;
 
-    if (geteuid() != 0)
-        return;
+    unit_need_root();
     harness_start(&harness, BROKER TENANTS);
     worker_start(&worker, &harness, PAGE, HARNESS_CHUNK, 64 * PER_CHUNK);
     ck_assert_int_eq(kill(worker.pid, SIGSTOP), 0);

@@ -141,8 +141,7 @@ START_TEST(a_revocation_begins_anew_after_a_restart_and_grants_what_is_given_alo
     struct raw raw;
     uint64_t lease;
 
-    if (geteuid() != 0)
-        return;
+    unit_need_root();
     harness_start_kept(&harness,
         BROKER "Revoke=yes\nRevokeTimeout=15s\nKill=yes\n[Tenant high]\nUser=65534\nPriority=900\n"
                "[Tenant low]\nUser=*\nPriority=100\n",
@@ -195,8 +194,7 @@ START_TEST(who_stays_away_is_revoked_and_its_memory_waits_for_its_death)
     pid_t holder;
     int status;
 
-    if (geteuid() != 0)
-        return;
+    unit_need_root();
     harness_start_kept(&harness,
         _i == 0 ? BROKER "Revoke=yes\nRevokeTimeout=500ms\nKill=no\n" AWAY_TENANTS
                 : BROKER "Revoke=yes\nRevokeTimeout=500ms\nKill=yes\n" AWAY_TENANTS,
@@ -231,8 +229,7 @@ START_TEST(who_was_revoked_while_it_was_away_is_told_when_it_is_back)
     struct raw raw;
     uint64_t lease;
 
-    if (geteuid() != 0)
-        return;
+    unit_need_root();
     harness_start_kept(&harness,
         BROKER "Revoke=yes\nRevokeTimeout=15s\n[Tenant high]\nUser=65534\nPriority=900\n"
                "[Tenant low]\nUser=*\nPriority=100\n",
@@ -271,8 +268,7 @@ START_TEST(who_is_there_is_revoked_before_who_is_away)
     uint64_t lease;
     pid_t holder;
 
-    if (geteuid() != 0)
-        return;
+    unit_need_root();
     harness_start_kept(
         &harness, BROKER "Revoke=yes\nRevokeTimeout=15s\nKill=yes\n" AWAY_TENANTS, NULL);
     holder = holder_start(&harness, low_take_lease, token, sizeof(token));

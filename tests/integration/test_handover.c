@@ -377,6 +377,7 @@ START_TEST(memory_never_carries_bytes_to_another_tenant)
     unsigned wanted = given != NULL ? (unsigned) strtoul(given, NULL, 10) : 100, handovers = 0;
     char text[512];
 
+    unit_need_root();
     configure(text, "");
     harness_start_kept(&harness, text, environment);
     harness_keeper_renew(&harness);
@@ -433,6 +434,7 @@ START_TEST(who_keeps_a_slab_open_has_its_own_bytes_alone)
 
     if (!raw_slabs())
         return;
+    unit_need_root();
     harness_start_with(&harness, HARNESS_BROKER HANDOVER_TENANTS, environment);
     slab_driver_begin();
     memset(bytes, 0xa5, sizeof(bytes));
@@ -456,5 +458,5 @@ START_TEST(who_keeps_a_slab_open_has_its_own_bytes_alone)
 }
 END_TEST
 
-UNIT_MAIN_OF_ROOT("handover", HANDOVER_NEEDS_ROOT, memory_never_carries_bytes_to_another_tenant,
+UNIT_MAIN("handover", memory_never_carries_bytes_to_another_tenant,
     who_keeps_a_slab_open_has_its_own_bytes_alone)

@@ -40,9 +40,9 @@ START_TEST(a_worker_that_answers_lives_on_and_the_requester_is_granted)
     uint64_t leases[2], asked, bytes;
     struct raw raw;
 
-    if (geteuid() != 0)
-        return;
-    harness_start(&harness, BROKER "Revoke=yes\nRevokeTimeout=15s\nKill=yes\n" THEY_GO_FIRST);
+    unit_need_root();
+    harness_start(
+        &harness, HARNESS_BROKER "Revoke=yes\nRevokeTimeout=15s\nKill=yes\n" THEY_GO_FIRST);
     raw_connect(&raw, &harness);
     for (int i = 0; i < 2; i++)
         leases[i] = raw_expect_lease(
@@ -85,8 +85,7 @@ START_TEST(one_below_its_memory_min_is_given_what_it_lacks_of_it_by_a_higher_pri
     uint64_t lease, bytes;
     struct raw raw;
 
-    if (geteuid() != 0)
-        return;
+    unit_need_root();
     harness_start(&harness,
         BROKER "Revoke=yes\nRevokeTimeout=15s\n[Tenant owed]\nUser=65534\nPriority=1\n"
                "[Tenant full]\nUser=*\nPriority=100\n");
@@ -127,9 +126,9 @@ START_TEST(one_that_ignores_it_is_warned_and_then_killed_where_that_is_allowed)
     uint64_t lease;
     struct raw raw;
 
-    if (geteuid() != 0)
-        return;
-    harness_start(&harness, BROKER "Revoke=yes\nRevokeTimeout=200ms\nKill=yes\n" WE_GO_FIRST);
+    unit_need_root();
+    harness_start(
+        &harness, HARNESS_BROKER "Revoke=yes\nRevokeTimeout=200ms\nKill=yes\n" WE_GO_FIRST);
     ignorant_start(&claimant, &harness);
     raw_connect(&raw, &harness);
     lease =
@@ -164,9 +163,8 @@ START_TEST(one_that_ignores_it_is_only_warned_where_killing_is_not_allowed)
     Gmb__TenantDevice tenant;
     struct raw raw;
 
-    if (geteuid() != 0)
-        return;
-    harness_start(&harness, BROKER "Revoke=yes\nRevokeTimeout=200ms\n" WE_GO_FIRST);
+    unit_need_root();
+    harness_start(&harness, HARNESS_BROKER "Revoke=yes\nRevokeTimeout=200ms\n" WE_GO_FIRST);
     ignorant_start(&claimant, &harness);
     raw_connect(&raw, &harness);
     expect_timeout(&raw, 5 * UINT64_C(1000000000));
@@ -188,9 +186,8 @@ START_TEST(nothing_is_revoked_unless_the_configuration_says_so)
     Gmb__TenantDevice tenant;
     struct raw raw;
 
-    if (geteuid() != 0)
-        return;
-    harness_start(&harness, BROKER "RevokeTimeout=50ms\nKill=yes\n" WE_GO_FIRST);
+    unit_need_root();
+    harness_start(&harness, HARNESS_BROKER "RevokeTimeout=50ms\nKill=yes\n" WE_GO_FIRST);
     ignorant_start(&claimant, &harness);
     raw_connect(&raw, &harness);
     expect_timeout(&raw, UINT64_C(1000000000));
@@ -209,10 +206,9 @@ START_TEST(an_equal_is_asked_for_nothing)
     struct harness harness;
     struct raw raw;
 
-    if (geteuid() != 0)
-        return;
-    harness_start(&harness, BROKER "Revoke=yes\nRevokeTimeout=50ms\nKill=yes\n"
-                                   "[Tenant one]\nUser=65534\n[Tenant two]\nUser=*\n");
+    unit_need_root();
+    harness_start(&harness, HARNESS_BROKER "Revoke=yes\nRevokeTimeout=50ms\nKill=yes\n"
+                                           "[Tenant one]\nUser=65534\n[Tenant two]\nUser=*\n");
     ignorant_start(&claimant, &harness);
     raw_connect(&raw, &harness);
     expect_timeout(&raw, UINT64_C(1000000000));
@@ -232,9 +228,8 @@ START_TEST(nothing_follows_when_the_memory_is_no_longer_needed)
     uint64_t end;
     struct raw raw;
 
-    if (geteuid() != 0)
-        return;
-    harness_start(&harness, BROKER "Revoke=yes\nRevokeTimeout=2s\nKill=yes\n" WE_GO_FIRST);
+    unit_need_root();
+    harness_start(&harness, HARNESS_BROKER "Revoke=yes\nRevokeTimeout=2s\nKill=yes\n" WE_GO_FIRST);
     ignorant_start(&claimant, &harness);
     raw_connect(&raw, &harness);
     expect_timeout(&raw, UINT64_C(500000000));

@@ -108,8 +108,7 @@ START_TEST(another_tenant_has_no_part_in_it)
     struct member_order order = segment_order(MEMBER_OPEN, "llama", 0);
     char known[256];
 
-    if (geteuid() != 0)
-        return;
+    unit_need_root();
     begin(SEGMENT_BROKER "[Tenant other]\nUser=65534\n[Tenant test]\nUser=0\n");
     member_start(&stranger, &harness, SEGMENT_STRANGER);
     segment_make(&first, "llama", WEIGHTS, 5);
@@ -137,8 +136,7 @@ START_TEST(a_share_group_pays_for_what_its_tenants_share)
     struct member_order order = segment_order(MEMBER_CREATE, "llama", WEIGHTS);
     Gmb__TenantDevice use;
 
-    if (geteuid() != 0)
-        return;
+    unit_need_root();
     begin(SEGMENT_BROKER "[ShareGroup models]\nMemoryMax=32M\n"
                          "[Tenant other]\nUser=65534\nShareGroup=models\n"
                          "[Tenant test]\nUser=0\nShareGroup=models\nMemoryMax=8M\n"

@@ -217,8 +217,7 @@ START_TEST(another_tenant_gets_it_within_what_protects_its_owner)
 {
     struct claimant claimant;
 
-    if (geteuid() != 0)
-        return;
+    unit_need_root();
     begin(SEGMENT_BROKER "[Tenant high]\nUser=65534\nPriority=900\n"
                          "[Tenant test]\nUser=0\nPriority=100\nMemoryMin=24M\n");
     make_idle("guaranteed", WEIGHTS, 14);

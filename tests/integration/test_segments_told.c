@@ -171,8 +171,7 @@ START_TEST(guests_of_a_share_group_are_told)
     struct member_order order = segment_order(MEMBER_CREATE, "llama", WEIGHTS);
     struct member stranger;
 
-    if (geteuid() != 0)
-        return;
+    unit_need_root();
     begin(SEGMENT_BROKER "[ShareGroup models]\n[Tenant other]\nUser=65534\nShareGroup=models\n"
                          "[Tenant test]\nUser=0\nShareGroup=models\n");
     member_start(&stranger, &harness, SEGMENT_STRANGER);

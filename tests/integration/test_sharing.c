@@ -316,8 +316,7 @@ static void stranger_run(void)
 
 START_TEST(another_tenant_cannot_tell_whether_there_is_an_arena)
 {
-    if (geteuid() != 0)
-        return;
+    unit_need_root();
     harness_start(&harness, BROKER "[Tenant other]\nUser=65534\n" HARNESS_TENANT);
     sharer_start(&first, &harness, true);
     stranger_run();

@@ -298,8 +298,7 @@ START_TEST(who_waits_for_a_full_tier_is_refused_in_time_and_nothing_is_lost)
 {
     struct claimant claimant;
 
-    if (geteuid() != 0)
-        return;
+    unit_need_root();
     harness_start(&harness, BROKER "HostTier=32M\nKill=yes\n" TENANTS);
     pages_open(&pages, &harness, PAGE, HARNESS_CHUNK, MIB(128));
     pages_fill(&pages, 32 * PER_CHUNK);
@@ -321,8 +320,7 @@ START_TEST(without_a_tier_only_what_can_be_computed_again_goes)
     const struct gmb_page_hint hint = {.parent = UINT32_MAX, .tokens = 16, .recomputable = 1};
     struct claimant claimant;
 
-    if (geteuid() != 0)
-        return;
+    unit_need_root();
     harness_start(&harness, BROKER "HostTier=0\n" TENANTS);
     pages_open(&pages, &harness, PAGE, HARNESS_CHUNK, MIB(128));
     pages_fill(&pages, 8 * PER_CHUNK);
@@ -344,8 +342,7 @@ START_TEST(a_tier_that_cannot_be_page_locked_loses_no_page)
     /* As under a limit of locked memory: the mover's calls alone. */
     static const char *const environment[] = {"GMB_SIM_FAULTS=cuMemHostRegister_v2:1+=2", NULL};
 
-    if (geteuid() != 0)
-        return;
+    unit_need_root();
     harness_start_with(&harness, BROKER "HostTier=64M\n" TENANTS, environment);
     pages_open(&pages, &harness, PAGE, HARNESS_CHUNK, MIB(128));
     pages_fill(&pages, 8 * PER_CHUNK);

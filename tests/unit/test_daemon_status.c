@@ -92,7 +92,7 @@ START_TEST(a_writer_stopped_at_any_instant_leaves_a_whole_entry)
     }
     ck_assert_int_eq(waitpid(pid, &state, 0), pid);
     if (WIFEXITED(state))
-        return; /* nobody may trace here */
+        unit_skip("nobody may trace here");
     while (WIFSTOPPED(state)) {
         uint64_t number = number_read(&page->entries[1]);
 

@@ -6,7 +6,6 @@
 #pragma once
 
 #include <check.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -20,53 +19,25 @@
 #define UNIT_GROWTH(bytes) (bytes)
 #endif
 
-/* Runs a suite that was put together by hand, and frees it. */
-static inline int unit_run_suite(Suite *suite)
-{
-    SRunner *runner = srunner_create(suite);
-    int failed;
+/* Runs a suite that was put together by hand, and frees it; the exit status. */
+int unit_run_suite(Suite *suite);
+int unit_run(const char *name, const TTest *const tests[], size_t count);
 
-    scratch_begin();
-    srunner_run_all(runner, CK_ENV);
-    scratch_end();
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
-}
-
-static inline int unit_run(const char *name, const TTest *const tests[], size_t count)
-{
-    Suite *suite = suite_create(name);
-    TCase *tcase = tcase_create(name);
-
-    for (size_t i = 0; i < count; i++)
-        tcase_add_test(tcase, tests[i]);
-    suite_add_tcase(suite, tcase);
-    return unit_run_suite(suite);
-}
-
-/* Says so as TAP has it. */
-static inline int unit_skip(const char *why)
-{
-    (void) printf("1..0 # SKIP %s\n", why);
-    return EXIT_SUCCESS;
-}
+/* Ends the test, which is reported as skipped: nothing was proved, for that reason. Of the calling
+ * test's process alone, and before there is anything to undo. */
+#define UNIT_SKIPPED "# SKIP "
+#define unit_skip(...) ck_abort_msg(UNIT_SKIPPED __VA_ARGS__)
+/* Skips it unless this process is root's: nobody else can be several users. */
+#define unit_need_root()                                                                           \
+    do {                                                                                           \
+        if (geteuid() != 0)                                                                        \
+            unit_skip("it takes root");                                                            \
+    } while (0)
 
 #define UNIT_MAIN(name, ...)                                                                       \
     int main(void)                                                                                 \
     {                                                                                              \
         const TTest *const tests[] = {__VA_ARGS__};                                                \
                                                                                                    \
-        return unit_run(name, tests, ARRAY_SIZE(tests));                                           \
-    }
-
-/* The same where all of them need root: else they are skipped, and say `why`. */
-#define UNIT_MAIN_OF_ROOT(name, why, ...)                                                          \
-    int main(void)                                                                                 \
-    {                                                                                              \
-        const TTest *const tests[] = {__VA_ARGS__};                                                \
-                                                                                                   \
-        if (geteuid() != 0)                                                                        \
-            return unit_skip(why);                                                                 \
         return unit_run(name, tests, ARRAY_SIZE(tests));                                           \
     }
