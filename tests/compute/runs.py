@@ -189,14 +189,16 @@ def test_tokens_are_the_same_while_movers_are_stopped():
     with broker() as running:
         def disturb(low):
             for pid in set(running.children()) - stopped if len(stopped) < STOPS else ():
-                if running.evicted() == before.setdefault(pid, running.evicted()):
+                evicted = running.evicted()
+                if evicted == before.setdefault(pid, evicted):
                     continue
                 stopped.add(pid)
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGSTOP)
 
         counts = play(running, disturb)
-        assert running.said().count('it is stopped') >= 1, running.said()
+        # Of the last one it may not be known yet when the workers end.
+        assert running.said().count('it is stopped') >= STOPS - 1, running.said()
     assert len(stopped) == STOPS, stopped
     assert counts['restores'] > 0 and counts['lost'] == 0, counts
 

@@ -8,8 +8,6 @@
 #include "daemon/tier_disk.h"
 #include "tests/unit/scratch.h"
 
-#define PATIENCE_NS (60 * NSEC_PER_SEC)
-
 static int on_export(void *data, uint32_t number, uint32_t generation, int *ret_fd)
 {
     struct rig *rig = data;
@@ -119,7 +117,7 @@ void rig_turn(struct rig *rig)
 
 void rig_submit(struct rig *rig, size_t index, struct mover_job *job)
 {
-    uint64_t deadline = clock_now(&clock_monotonic) + PATIENCE_NS;
+    uint64_t deadline = clock_now(&clock_monotonic) + RIG_PATIENCE_NS;
     int r;
 
     ck_assert_uint_lt(index, RIG_JOBS);
@@ -141,7 +139,7 @@ struct mover_stats rig_stats(const struct rig *rig)
 
 void rig_wait(struct rig *rig, size_t count)
 {
-    uint64_t deadline = clock_now(&clock_monotonic) + PATIENCE_NS;
+    uint64_t deadline = clock_now(&clock_monotonic) + RIG_PATIENCE_NS;
 
     while (rig->done_count < count) {
         rig_turn(rig);
@@ -152,7 +150,7 @@ void rig_wait(struct rig *rig, size_t count)
 
 void rig_wait_state(struct rig *rig, enum mover_state state)
 {
-    uint64_t deadline = clock_now(&clock_monotonic) + PATIENCE_NS;
+    uint64_t deadline = clock_now(&clock_monotonic) + RIG_PATIENCE_NS;
 
     while (rig_stats(rig).state != state) {
         rig_turn(rig);

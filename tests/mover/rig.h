@@ -10,6 +10,7 @@
 #include "daemon/mover_control.h"
 
 #define RIG_JOBS 512
+#define RIG_PATIENCE_NS (60 * NSEC_PER_SEC)
 
 struct rig_result {
     bool done;
@@ -49,4 +50,14 @@ void rig_wait(struct rig *rig, size_t count);
 void rig_wait_state(struct rig *rig, enum mover_state state);
 /* Runs the loop once, for at most some milliseconds. */
 void rig_turn(struct rig *rig);
+/* Runs the loop until the condition holds, with the deadline of the others. */
+#define rig_wait_until(rig, condition)                                                             \
+    do {                                                                                           \
+        uint64_t deadline_ = clock_now(&clock_monotonic) + RIG_PATIENCE_NS;                        \
+                                                                                                   \
+        while (!(condition)) {                                                                     \
+            ck_assert_msg(clock_now(&clock_monotonic) < deadline_, "in time: %s", #condition);     \
+            rig_turn(rig);                                                                         \
+        }                                                                                          \
+    } while (0)
 struct mover_stats rig_stats(const struct rig *rig);

@@ -301,16 +301,14 @@ START_TEST(a_chunk_is_forgotten_by_word_or_by_death)
     submit(1, MOVER_EVICT, 1);
     rig_wait(&rig, 2);
     ck_assert_int_eq(rig.results[1].error, -ESTALE);
-    while (rig.forgotten_count == 0)
-        rig_turn(&rig);
+    rig_wait_until(&rig, rig.forgotten_count != 0);
     ck_assert_uint_eq(rig.last_forgotten, 1);
     ck_assert(!mover_forget(rig.control, 1, 5));
     submit(2, MOVER_EVICT, 2);
     rig_wait(&rig, 3);
     ck_assert(mover_forget(rig.control, 2, 5));
     ck_assert_int_eq(kill(rig_stats(&rig).pid, SIGKILL), 0);
-    while (rig.forgotten_count == 1)
-        rig_turn(&rig);
+    rig_wait_until(&rig, rig.forgotten_count != 1);
     ck_assert_uint_eq(rig.forgotten_count, 2);
     close_all();
 }
@@ -329,15 +327,13 @@ START_TEST(a_chunk_that_is_let_go_early_is_released_at_once)
     mover_let_go(rig.control, 1, 5);
     mover_let_go(rig.control, 1, 5);
     mover_let_go(rig.control, 2, 6); /* another generation of it */
-    while (rig_stats(&rig).held_chunks == 2)
-        rig_turn(&rig);
+    rig_wait_until(&rig, rig_stats(&rig).held_chunks != 2);
     ck_assert_uint_eq(rig.forgotten_count, 0); /* nobody asked */
     ck_assert(!mover_forget(rig.control, 1, 5));
     /* Asked for while it is under way: it is told, once. */
     mover_let_go(rig.control, 2, 5);
     ck_assert(mover_forget(rig.control, 2, 5));
-    while (rig.forgotten_count == 0)
-        rig_turn(&rig);
+    rig_wait_until(&rig, rig.forgotten_count != 0);
     ck_assert_uint_eq(rig.last_forgotten, 2);
     /* A job may need it after all, before the word is out and after. */
     submit(2, MOVER_EVICT, 3);
@@ -349,8 +345,7 @@ START_TEST(a_chunk_that_is_let_go_early_is_released_at_once)
     ck_assert_int_eq(rig.results[3].error, 0);
     ck_assert_uint_eq(rig.exports, exports + 1); /* it had gone */
     ck_assert(mover_forget(rig.control, 3, 5));
-    while (rig.forgotten_count == 1)
-        rig_turn(&rig);
+    rig_wait_until(&rig, rig.forgotten_count != 1);
     ck_assert_uint_eq(rig.last_forgotten, 3);
     ck_assert_uint_eq(rig_stats(&rig).held_chunks, 0);
     /* One whose mover dies meanwhile is gone with it. */
@@ -358,8 +353,7 @@ START_TEST(a_chunk_that_is_let_go_early_is_released_at_once)
     rig_wait(&rig, 5);
     mover_let_go(rig.control, 4, 5);
     ck_assert_int_eq(kill(rig_stats(&rig).pid, SIGKILL), 0);
-    while (rig_stats(&rig).held_chunks > 0)
-        rig_turn(&rig);
+    rig_wait_until(&rig, rig_stats(&rig).held_chunks == 0);
     ck_assert(!mover_forget(rig.control, 4, 5));
     ck_assert_uint_eq(rig.forgotten_count, 2);
     close_all();
@@ -375,11 +369,9 @@ START_TEST(what_a_mover_takes_is_kept_while_it_is_not_there)
     ck_assert_uint_eq(rig.wanted_count, 0);
     mover_keep(rig.control, true);
     ck_assert_int_eq(kill(rig_stats(&rig).pid, SIGKILL), 0);
-    while (rig.wanted_bytes != UINT64_C(5) << 20) /* what it said that it takes */
-        rig_turn(&rig);
+    rig_wait_until(&rig, rig.wanted_bytes == UINT64_C(5) << 20); /* what it said that it takes */
     /* That isn't enough, it turns out, nor are 512 MiB. */
-    while (rig.wanted_bytes != UINT64_C(1) << 30)
-        rig_turn(&rig);
+    rig_wait_until(&rig, rig.wanted_bytes == UINT64_C(1) << 30);
     rig_wait_state(&rig, MOVER_STATE_READY);
     rig_turn(&rig);
     ck_assert_uint_eq(rig.wanted_bytes, 0);
@@ -472,8 +464,7 @@ START_TEST(an_idle_mover_is_ended_and_its_memory_given_back)
     tier_space_free(space);
     ck_assert_uint_eq(tier_stats(rig.tier).touched_bytes, TIER_SLAB_BYTES);
     rig_wait_state(&rig, MOVER_STATE_NONE);
-    while (tier_stats(rig.tier).touched_bytes > 0)
-        rig_turn(&rig);
+    rig_wait_until(&rig, tier_stats(rig.tier).touched_bytes == 0);
     ck_assert_uint_eq(rig_stats(&rig).deaths, 0);
     submit(1, MOVER_EVICT, 1);
     rig_wait(&rig, 2);
@@ -484,8 +475,7 @@ END_TEST
 
 static void wait_touched(uint64_t slabs)
 {
-    while (tier_stats(rig.tier).touched_bytes < slabs * TIER_SLAB_BYTES)
-        rig_turn(&rig);
+    rig_wait_until(&rig, tier_stats(rig.tier).touched_bytes >= slabs * TIER_SLAB_BYTES);
 }
 
 START_TEST(one_that_is_kept_prepares_at_most_half_of_the_tier_and_eight_slabs)
@@ -517,8 +507,7 @@ START_TEST(what_is_done_ahead_of_need_may_fail_and_is_then_left)
     open_with_tier(cases[_i].script, 16 * TIER_SLAB_BYTES);
     mover_keep(rig.control, true);
     wait_touched(_i == 0 ? MOVER_ATTEMPTS : 1);
-    while (rig_stats(&rig).deaths < cases[_i].deaths)
-        rig_turn(&rig);
+    rig_wait_until(&rig, rig_stats(&rig).deaths >= cases[_i].deaths);
     rig_wait_state(&rig, MOVER_STATE_READY);
     for (size_t i = 0; i < 3; i++) {
         submit(i, MOVER_EVICT, 1);

@@ -441,8 +441,7 @@ START_TEST(a_forgotten_chunk_holds_no_memory)
     before = bed_free_bytes(&scene.bed);
     for (uint32_t i = 0; i < 4; i++)
         ck_assert(mover_forget(scene.rig.control, i, scene.bed.chunks[i].generation));
-    while (scene.rig.forgotten_count < 4)
-        rig_turn(&scene.rig);
+    rig_wait_until(&scene.rig, scene.rig.forgotten_count >= 4);
     ck_assert_uint_eq(rig_stats(&scene.rig).held_chunks, 0);
     bed_release(&scene.bed);
     ck_assert_uint_eq(bed_free_bytes(&scene.bed), before + 4 * CHUNK);
@@ -491,8 +490,7 @@ START_TEST(slabs_are_there_before_they_are_needed)
 
     scene_open(1, CHUNK, MIB); /* four slabs */
     mover_keep(scene.rig.control, true);
-    while (tier_resident() < 2 * TIER_SLAB_BYTES)
-        rig_turn(&scene.rig);
+    rig_wait_until(&scene.rig, tier_resident() >= 2 * TIER_SLAB_BYTES);
     /* One that is taken is followed by the next. */
     bed_fill(&scene.bed, 0, 1);
     chunks_list(chunks, 1);
@@ -500,8 +498,7 @@ START_TEST(slabs_are_there_before_they_are_needed)
     rig_submit(&scene.rig, 0, &job);
     rig_wait(&scene.rig, 1);
     ck_assert_int_eq(scene.rig.results[0].error, 0);
-    while (tier_resident() < 3 * TIER_SLAB_BYTES)
-        rig_turn(&scene.rig);
+    rig_wait_until(&scene.rig, tier_resident() >= 3 * TIER_SLAB_BYTES);
     for (int i = 0; i < 5; i++)
         rig_turn(&scene.rig);
     ck_assert_uint_eq(tier_resident(), 3 * TIER_SLAB_BYTES);
@@ -509,8 +506,7 @@ START_TEST(slabs_are_there_before_they_are_needed)
     scene.space = tier_space_free(scene.space);
     mover_keep(scene.rig.control, false);
     rig_wait_state(&scene.rig, MOVER_STATE_NONE);
-    while (tier_resident() > 0)
-        rig_turn(&scene.rig);
+    rig_wait_until(&scene.rig, tier_resident() == 0);
     scene_close();
 }
 END_TEST
