@@ -1,4 +1,5 @@
 """Leases that outlive the broker, by the fd store of a real systemd."""
+import contextlib
 import os
 import signal
 
@@ -36,7 +37,7 @@ def test_a_restarted_broker_leaves_its_leases_to_the_next():
 
 
 def test_an_upgraded_broker_takes_the_leases_over_and_gives_them_back():
-    with node.worker(UNIT, 32 * MIB) as client:
+    with upgrade_undone(), node.worker(UNIT, 32 * MIB) as client:
         before = node.gmbctl('status')['version']
         succeed(upgraded)
         kept(client)
@@ -65,22 +66,26 @@ def test_tokens_are_the_same_whatever_ends_the_broker():
     watchdog ends it, and is upgraded."""
     node.restart()
     undisturbed = bed.run(TRANSFORMER, '--plain', *WORK)
-    properties = [f'Environment=GMB_SIM_DIR={node.SIM}', f'StandardOutput=file:{TOKENS}',
+    properties = [f'Environment=GMB_SIM_DIR={node.SIM}', f'StandardOutput=truncate:{TOKENS}',
                   'RemainAfterExit=yes']
-    with bed.transient('chat-pages.service', TRANSFORMER, *WORK, '--batch', '1', '--pause', '150',
-                       properties=properties):
-        bed.wait_for('an arena', lambda: node.holder('chat-pages.service'))
-        for end in (lambda before: os.kill(before, signal.SIGKILL), restarted,
-                    lambda before: os.kill(before, signal.SIGSTOP), restarted, upgraded):
-            bed.wait_for('evicted pages', evict)
-            succeed(end)
-            bed.equal(bed.show('chat-pages.service', 'SubState'), 'running')
-        downgrade()
-        bed.wait_for('the end', lambda: bed.show('chat-pages.service', 'SubState') == 'exited',
-                     3 * bed.SECONDS)
-        bed.equal(bed.show('chat-pages.service', 'ExecMainStatus'), '0')
-    with open(TOKENS, encoding='utf-8') as file:
-        lines = file.read().splitlines()
+    try:
+        with upgrade_undone(), bed.transient('chat-pages.service', TRANSFORMER, *WORK, '--batch',
+                                             '1', '--pause', '150', properties=properties):
+            bed.wait_for('an arena', lambda: node.holder('chat-pages.service'))
+            for end in (lambda before: os.kill(before, signal.SIGKILL), restarted,
+                        lambda before: os.kill(before, signal.SIGSTOP), restarted, upgraded):
+                bed.wait_for('evicted pages', evict)
+                succeed(end)
+                bed.equal(bed.show('chat-pages.service', 'SubState'), 'running')
+            downgrade()
+            bed.wait_for('the end', lambda: bed.show('chat-pages.service', 'SubState') == 'exited',
+                         3 * bed.SECONDS)
+            bed.equal(bed.show('chat-pages.service', 'ExecMainStatus'), '0')
+        with open(TOKENS, encoding='utf-8') as file:
+            lines = file.read().splitlines()
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(TOKENS)
     bed.equal([line for line in lines if line.startswith('sequence')],
               [line for line in undisturbed.splitlines() if line.startswith('sequence')])
     words = lines[-1].split()
@@ -136,6 +141,18 @@ def downgrade():
     os.unlink(UPGRADE)
     bed.run('systemctl', 'daemon-reload')
     succeed(restarted)
+
+
+@contextlib.contextmanager
+def upgrade_undone():
+    """Whatever becomes of the block, the cases behind it have the broker of this build."""
+    try:
+        yield
+    finally:
+        if os.path.exists(UPGRADE):
+            os.unlink(UPGRADE)
+            bed.run('systemctl', 'daemon-reload')
+            node.restart()
 
 
 def kept(client):
