@@ -335,6 +335,18 @@ static size_t fds_at_rest(const struct harness *harness)
     return harness_open_fds(harness->pid) - 1;
 }
 
+/* A copy, as putenv(3) would go on with the caller's own. */
+static void environment_set(const char *entry)
+{
+    const char *value = strchr(entry, '=');
+    _cleanup_free_ char *name = NULL;
+
+    ck_assert_ptr_nonnull(value);
+    name = strndup(entry, (size_t) (value - entry));
+    ck_assert_ptr_nonnull(name);
+    ck_assert_int_eq(setenv(name, value + 1, 1), 0);
+}
+
 static void start(struct harness *harness, const char *text, const char *const *environment)
 {
     struct gpu_error error = {0};
@@ -355,7 +367,7 @@ static void start(struct harness *harness, const char *text, const char *const *
     (void) setenv("GMB_SIM_MEMORY", "1G", 0);
     harness_configure(harness, text != NULL ? text : HARNESS_BROKER HARNESS_TENANT);
     for (size_t i = 0; environment != NULL && environment[i] != NULL; i++)
-        (void) putenv((char *) (uintptr_t) environment[i]);
+        environment_set(environment[i]);
     broker_start(harness);
     if (gpu_open(GPU_DRIVER_SIM, GPU_ROLE_BROKER, &harness->gpu, &error) < 0)
         harness_fail(harness, "the simulated GPU can't be opened: %s", error.text);
