@@ -198,7 +198,8 @@ static void let_go(struct model *model, const struct model_client *client,
     lease->filled = 0;
 }
 
-void model_keep(
+/* What the client has of the lease it holds no longer, and goes on to map. */
+static void keep_mapped(
     struct model *model, const struct model_client *client, const struct model_lease *lease)
 {
     for (uint32_t i = 0; i < (lease->max > 0 ? lease->max : lease->chunks); i++) {
@@ -212,7 +213,8 @@ void model_keep(
     }
 }
 
-void model_unmap(struct model *model, const struct model_client *client)
+/* It maps none of it any more. */
+static void unmap(struct model *model, const struct model_client *client)
 {
     for (unsigned i = 0; i < MODEL_CHUNKS; i++)
         model->chunks[i].mapped &= ~model_bit(model, client);
@@ -233,7 +235,7 @@ void model_release(
 
     if (done) {
         if (held)
-            model_keep(model, client, lease);
+            keep_mapped(model, client, lease);
         let_go(model, client, lease, 0);
         *lease = (struct model_lease){0};
         model->kept += held;
@@ -309,7 +311,7 @@ void model_client_die(struct model *model, struct model_client *client)
     struct model_client before;
 
     forsake(model, client);
-    model_unmap(model, client);
+    unmap(model, client);
     before = *client;
     for (unsigned i = 0; i < MODEL_LEASES; i++) {
         if (client->leases[i].id != 0)
@@ -349,7 +351,7 @@ static void event_detach(struct model *model, struct model_client *client)
     /* Nobody hears of the end of its process: it is as if it kept an fd for a while. */
     for (unsigned i = 0; i < MODEL_CHUNKS; i++)
         model->chunks[i].leaky |= (model->chunks[i].mapped & model_bit(model, client)) != 0;
-    model_unmap(model, client);
+    unmap(model, client);
     *client = (struct model_client){0};
 }
 
@@ -431,7 +433,7 @@ static void event_of_client(struct model *model)
     else if (kind < 74)
         model_steward_event(model);
     else if (kind < 76)
-        model_unmap(model, client); /* what it went on to map it maps no longer */
+        unmap(model, client); /* what it went on to map it maps no longer */
     else
         event_request(model, client);
 }

@@ -187,11 +187,6 @@ void model_release(
     struct model *model, struct model_client *client, struct model_lease *lease, bool held);
 /* A request of its own is withdrawn, or one that there isn't. */
 void model_cancel(struct model *model, struct model_client *client);
-/* What the client has of the lease it holds no longer, and goes on to map. */
-void model_keep(
-    struct model *model, const struct model_client *client, const struct model_lease *lease);
-/* It maps none of it any more. */
-void model_unmap(struct model *model, const struct model_client *client);
 /* An event that is answered at once. True when it was done. */
 bool model_sync(struct model *model, struct model_client *client, struct core_event *event);
 

@@ -5,8 +5,6 @@
  */
 #include "tests/simulation/model.h"
 
-#include <string.h>
-
 void model_segment_request(struct model *model, struct model_client *client)
 {
     static const uint64_t nonsense[] = {0, UINT64_MAX};
