@@ -2,7 +2,6 @@
 #include "tests/integration/pages.h"
 
 #include <check.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "tests/integration/orders.h"

@@ -8,6 +8,20 @@
 
 #include "proto/frame.h"
 
+void segment_pair_start(const struct harness *harness, struct member *first, struct member *second)
+{
+    member_start(first, harness, 0);
+    member_start(second, harness, 0);
+}
+
+void segment_pair_end(struct harness *harness, struct member *first, struct member *second)
+{
+    member_end(first, 0);
+    member_end(second, 0);
+    segments_clear(harness);
+    harness_stop(harness);
+}
+
 struct member_order segment_order(enum member_what what, const char *name, uint64_t bytes)
 {
     struct member_order order = {.what = what, .bytes = bytes, .wait_ns = SEGMENT_WAIT};
@@ -36,6 +50,20 @@ void segment_make(struct member *member, const char *name, uint64_t bytes, uint6
     ck_assert_int_eq(member_do(member, &order), 0);
     segment_do(member, 0, MEMBER_SEAL, "", 0);
     ck_assert_uint_eq(member->answer.writable, 0);
+}
+
+void segment_make_idle(struct member *member, const char *name, uint64_t bytes, uint64_t seed)
+{
+    segment_make(member, name, bytes, seed);
+    segment_do(member, 0, MEMBER_RELEASE, "", 0);
+}
+
+void segment_make_demoted(const struct harness *harness, struct member *member, const char *name,
+    uint64_t bytes, uint64_t seed)
+{
+    segment_make_idle(member, name, bytes, seed);
+    segment_demote(harness, name);
+    segment_await(harness, name, STATE(DEMOTED));
 }
 
 int segment_compare(struct member *member, uint64_t seed)
@@ -155,6 +183,12 @@ void segments_clear(const struct harness *harness)
 {
     (void) segment_change(harness, "", ACTION(REMOVE));
     wait_until(segment_count(harness) == 0);
+}
+
+void segments_reload(const struct harness *harness, const char *text)
+{
+    harness_configure(harness, text);
+    ck_assert_int_eq(raw_reload(harness), GMB_STATUS_OK);
 }
 
 /* ------------------------------------------------------------------ over restarts */

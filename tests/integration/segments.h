@@ -9,9 +9,12 @@
 #define SEGMENT_STRANGER 65534 /* the user of another tenant */
 #define STATE(name) GMB__SEGMENT_STATE__SEGMENT_STATE_##name
 #define ACTION(name) GMB__SEGMENT_ACTION__SEGMENT_ACTION_##name
-#define SEGMENT_BROKER                                                                             \
-    "[Broker]\nRecycleIdle=20ms\nOrphanGrace=200ms\nObserveInterval=50ms\nVerifyWindow=500ms\n"    \
-    "HostTier=256M\nMoverIdle=200ms\n"
+#define SEGMENT_BROKER HARNESS_BROKER "HostTier=256M\nMoverIdle=200ms\n"
+
+/* The two processes that most tests tell what to do. */
+void segment_pair_start(const struct harness *harness, struct member *first, struct member *second);
+/* They end by themselves, no segment is left, and the broker is as it was. */
+void segment_pair_end(struct harness *harness, struct member *first, struct member *second);
 
 /* The order, with 30 s to wait. */
 struct member_order segment_order(enum member_what what, const char *name, uint64_t bytes);
@@ -20,6 +23,11 @@ void segment_do(
     struct member *member, int result, enum member_what what, const char *name, uint64_t bytes);
 /* Creates, writes and seals it, with contents that follow from the seed, and stays its reader. */
 void segment_make(struct member *member, const char *name, uint64_t bytes, uint64_t seed);
+/* … and gives it back, so that nobody has it. */
+void segment_make_idle(struct member *member, const char *name, uint64_t bytes, uint64_t seed);
+/* … and waits until it is in the host tier. */
+void segment_make_demoted(const struct harness *harness, struct member *member, const char *name,
+    uint64_t bytes, uint64_t seed);
 /* Compares contents of what the member has. */
 int segment_compare(struct member *member, uint64_t seed);
 
@@ -39,6 +47,8 @@ int segment_change(const struct harness *harness, const char *name, Gmb__Segment
 void segment_demote(const struct harness *harness, const char *name);
 /* Removes all that are there, and waits until they have gone. */
 void segments_clear(const struct harness *harness);
+/* This is the broker's configuration from now on. */
+void segments_reload(const struct harness *harness, const char *text);
 
 /* The broker is killed, and its successor is there. */
 void segment_succeed(struct harness *harness);

@@ -16,7 +16,6 @@
 
 /* ------------------------------------------------------------------ talk */
 
-/* The answer to request `id`, to be freed; what comes in between is noted. */
 Gmb__BrokerMessage *slab_answer(struct raw *raw, uint64_t id, struct slab_told *told)
 {
     for (;;) {
@@ -54,7 +53,6 @@ void slab_returned(struct raw *raw, uint64_t id, struct slab_told *told)
     frame_message_free(&message->base);
 }
 
-/* Refused so, by something that has a name, in a sentence with `part`. */
 void slab_refused(
     struct raw *raw, uint64_t id, enum gmb_status status, const char *part, struct slab_told *told)
 {
@@ -78,16 +76,6 @@ void slab_failure(const struct harness *harness, char ret[LIMIT_TEXT_BYTES])
     frame_message_free(&reply->base);
 }
 
-uint64_t slab_losses(const struct harness *harness)
-{
-    Gmb__ControlReply *reply = raw_status(harness);
-    uint64_t count = reply->status->devices[0]->memory_losses;
-
-    frame_message_free(&reply->base);
-    return count;
-}
-
-/* The tenant `test`, on the device with slabs. */
 void slab_account(const struct harness *harness, Gmb__TenantDevice *ret)
 {
     Gmb__ControlRequest request = GMB__CONTROL_REQUEST__INIT;
@@ -129,7 +117,6 @@ uint64_t slab_lease(
     return raw_send(raw, &message);
 }
 
-/* Another client, of another tenant where there can be two users. Ends well once it was served. */
 pid_t slab_other_start(const struct harness *harness, unsigned device, uint64_t bytes)
 {
     struct raw raw;
@@ -170,7 +157,6 @@ void slab_other_served(const struct harness *harness, unsigned device)
     slab_other_join(slab_other_start(harness, device, MIB(4)));
 }
 
-/* Nothing is leased any more: all of it is accounted for, and there again. */
 void slab_expect_nothing_left(struct harness *harness)
 {
     Gmb__TenantDevice tenant;

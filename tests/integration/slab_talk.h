@@ -23,9 +23,8 @@ void slab_returned(struct raw *raw, uint64_t id, struct slab_told *told);
 void slab_refused(
     struct raw *raw, uint64_t id, enum gmb_status status, const char *part, struct slab_told *told);
 
-/* Of the first device: why it is out of service, and how often its memory was lost. */
+/* Why the first device is out of service. */
 void slab_failure(const struct harness *harness, char ret[LIMIT_TEXT_BYTES]);
-uint64_t slab_losses(const struct harness *harness);
 /* Of the tenant `test` there. */
 void slab_account(const struct harness *harness, Gmb__TenantDevice *ret);
 

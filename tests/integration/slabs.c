@@ -39,6 +39,15 @@ void slab_kill(const struct harness *harness)
     ck_assert_int_eq(kill(pid, SIGKILL), 0);
 }
 
+uint64_t slab_losses(const struct harness *harness)
+{
+    Gmb__ControlReply *reply = raw_status(harness);
+    uint64_t count = reply->status->devices[0]->memory_losses;
+
+    frame_message_free(&reply->base);
+    return count;
+}
+
 void slab_driver_begin(void)
 {
     struct gpu_error error;

@@ -14,6 +14,8 @@ extern const char *const slabs_only[];
 uint64_t slab_take(struct raw *raw, uint64_t bytes, CUipcMemHandle *ret_handle);
 /* Kills the process that has the memory of the broker's only such device. */
 void slab_kill(const struct harness *harness);
+/* How often the first device's memory was lost. */
+uint64_t slab_losses(const struct harness *harness);
 
 extern struct cuda_api slab_driver;
 /* Makes a context on the first device and the calling thread's. */

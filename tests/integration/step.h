@@ -20,7 +20,7 @@ bool step_disarm(const char *path);
 
 /*
  * Calls `run` in a process of its own, since a driver is opened once for one simulated GPU, with a
- * kind of interruption and the message at which it is to come. What `run` says: false when nobody
- * got as far as that message.
+ * kind of interruption and the message, or write, at which it is to come. What `run` says: false
+ * when nobody got as far as that.
  */
 bool step_run_apart(bool (*run)(int kind, unsigned n), int kind, unsigned n);

@@ -44,6 +44,6 @@ bool step_run_apart(bool (*run)(int kind, unsigned n), int kind, unsigned n)
     ck_assert_int_eq(waitpid(pid, &status, 0), pid);
     ck_assert_msg(WIFEXITED(status) &&
                       (WEXITSTATUS(status) == EXIT_TAKEN || WEXITSTATUS(status) == EXIT_WHOLE),
-        "the run that is interrupted at message %u failed", n);
+        "the run that is interrupted at its step %u failed", n);
     return WEXITSTATUS(status) == EXIT_TAKEN;
 }

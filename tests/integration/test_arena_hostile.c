@@ -6,7 +6,6 @@
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -24,9 +23,7 @@
 #define PAGE (UINT64_C(64) << 10)
 #define PER_CHUNK ((uint32_t) (HARNESS_CHUNK / PAGE))
 #define MIB(n) ((uint64_t) (n) << 20)
-#define BROKER                                                                                     \
-    "[Broker]\nRecycleIdle=20ms\nOrphanGrace=200ms\nObserveInterval=50ms\nVerifyWindow=500ms\n"    \
-    "HostTier=256M\nMoverIdle=200ms\nRecallTimeout=50ms\n"
+#define BROKER HARNESS_BROKER "HostTier=256M\nMoverIdle=200ms\nRecallTimeout=50ms\n"
 
 /* The attacker's arena: small pages, so that there is much to say about each chunk. */
 #define SMALL (UINT64_C(4) << 10)

@@ -1,12 +1,10 @@
 /* Limits that change while they are in use, and configurations that are refused. */
-#include <string.h>
 
 #include "base/error.h"
 #include "base/size.h"
 #include "tests/integration/raw.h"
 #include "tests/unit/unit.h"
 
-/* Status of the broker's answer to Reload. */
 START_TEST(a_malformed_configuration_keeps_the_old_one)
 {
     static const char *const malformed[] = {

@@ -3,8 +3,6 @@
  * nobody holds them any more.
  */
 #include <signal.h>
-#include <string.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 
 #include "base/error.h"

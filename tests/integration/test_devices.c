@@ -1,8 +1,6 @@
 /* Two devices: each has its arenas, its mover and its reclaim; one is nothing to the other. */
 #include <check.h>
 #include <signal.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "tests/integration/orders.h"
 #include "tests/integration/pages.h"
@@ -12,9 +10,7 @@
 #define PER_CHUNK ((uint32_t) (HARNESS_CHUNK / PAGE))
 #define MIB(n) ((uint64_t) (n) << 20)
 #define COUNT (8 * PER_CHUNK)
-#define BROKER                                                                                     \
-    "[Broker]\nRecycleIdle=20ms\nOrphanGrace=200ms\nObserveInterval=50ms\nVerifyWindow=500ms\n"    \
-    "HostTier=64M\nMoverIdle=200ms\n" HARNESS_TENANT
+#define BROKER HARNESS_BROKER "HostTier=64M\nMoverIdle=200ms\n" HARNESS_TENANT
 
 static struct harness harness;
 static struct pages workers[2];

@@ -12,9 +12,7 @@
 #define PER_CHUNK ((uint32_t) (HARNESS_CHUNK / PAGE))
 #define MIB(n) ((uint64_t) (n) << 20)
 #define CHAINS 5u /* of pages in turn: each goes through every chunk */
-#define BROKER(tier)                                                                               \
-    "[Broker]\nRecycleIdle=20ms\nOrphanGrace=200ms\nObserveInterval=50ms\nVerifyWindow=500ms\n"    \
-    "MoverIdle=200ms\nHostTier=" tier "\n" HARNESS_TENANT
+#define BROKER(tier) HARNESS_BROKER "MoverIdle=200ms\nHostTier=" tier "\n" HARNESS_TENANT
 
 static struct harness harness;
 static struct pages pages;

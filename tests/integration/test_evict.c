@@ -1,7 +1,5 @@
 /* Pages leave a device and come back, byte for byte, through a real mover on the simulated GPU. */
 #include <check.h>
-#include <signal.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "tests/integration/orders.h"
@@ -11,9 +9,7 @@
 #define PAGE (UINT64_C(64) << 10)
 #define PER_CHUNK ((uint32_t) (HARNESS_CHUNK / PAGE))
 #define MIB(n) ((uint64_t) (n) << 20)
-#define BROKER                                                                                     \
-    "[Broker]\nRecycleIdle=20ms\nOrphanGrace=200ms\nObserveInterval=50ms\nVerifyWindow=500ms\n"    \
-    "HostTier=256M\nMoverIdle=200ms\n"
+#define BROKER HARNESS_BROKER "HostTier=256M\nMoverIdle=200ms\n"
 
 START_TEST(evicted_pages_come_back_as_they_were)
 {
@@ -115,9 +111,8 @@ START_TEST(a_full_tier_drops_what_can_be_computed_again_and_keeps_the_rest)
     uint32_t lost = 0;
     uint64_t deadline;
 
-    harness_start(&harness,
-        "[Broker]\nRecycleIdle=20ms\nOrphanGrace=200ms\nObserveInterval=50ms\nVerifyWindow=500ms\n"
-        "HostTier=32M\nMoverIdle=200ms\n[Tenant test]\nUser=*\n");
+    harness_start(
+        &harness, HARNESS_BROKER "HostTier=32M\nMoverIdle=200ms\n[Tenant test]\nUser=*\n");
     pages_open(&pages, &harness, PAGE, HARNESS_CHUNK, MIB(128));
     pages_fill(&pages, 32 * PER_CHUNK);
     for (uint32_t i = 0; i < 24 * PER_CHUNK; i++)

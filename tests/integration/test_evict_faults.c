@@ -2,7 +2,6 @@
 #include <check.h>
 #include <signal.h>
 #include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "tests/integration/orders.h"
@@ -13,9 +12,7 @@
 #define PAGE (UINT64_C(64) << 10)
 #define PER_CHUNK ((uint32_t) (HARNESS_CHUNK / PAGE))
 #define MIB(n) ((uint64_t) (n) << 20)
-#define BROKER                                                                                     \
-    "[Broker]\nRecycleIdle=20ms\nOrphanGrace=200ms\nObserveInterval=50ms\nVerifyWindow=500ms\n"    \
-    "HostTier=256M\nMoverIdle=200ms\nRecallTimeout=300ms\n"
+#define BROKER HARNESS_BROKER "HostTier=256M\nMoverIdle=200ms\nRecallTimeout=300ms\n"
 #define TENANTS "[Tenant high]\nUser=65534\nPriority=900\n[Tenant low]\nUser=*\nPriority=100\n"
 
 /* The broker's child; 0 when it has none. */

@@ -19,8 +19,6 @@
 #define WAIT_NS (UINT64_C(20) * 1000000000)
 #define LOW 61184 /* a group */
 #define REVOKE_NS (UINT64_C(15) * 1000000000)
-#define BROKER                                                                                     \
-    "[Broker]\nRecycleIdle=20ms\nOrphanGrace=200ms\nObserveInterval=50ms\nVerifyWindow=500ms\n"
 
 /* Nothing has come, and nothing comes for a moment. */
 static void expect_silence(int fd)
@@ -143,8 +141,9 @@ START_TEST(a_revocation_begins_anew_after_a_restart_and_grants_what_is_given_alo
 
     unit_need_root();
     harness_start_kept(&harness,
-        BROKER "Revoke=yes\nRevokeTimeout=15s\nKill=yes\n[Tenant high]\nUser=65534\nPriority=900\n"
-               "[Tenant low]\nUser=*\nPriority=100\n",
+        HARNESS_BROKER
+        "Revoke=yes\nRevokeTimeout=15s\nKill=yes\n[Tenant high]\nUser=65534\nPriority=900\n"
+        "[Tenant low]\nUser=*\nPriority=100\n",
         NULL);
     raw_connect(&raw, &harness);
     lease = raw_expect_lease(&raw, raw_lease(&raw, HARNESS_MEMORY, CHUNK, 0), CHUNKS);
@@ -196,8 +195,8 @@ START_TEST(who_stays_away_is_revoked_and_its_memory_waits_for_its_death)
 
     unit_need_root();
     harness_start_kept(&harness,
-        _i == 0 ? BROKER "Revoke=yes\nRevokeTimeout=500ms\nKill=no\n" AWAY_TENANTS
-                : BROKER "Revoke=yes\nRevokeTimeout=500ms\nKill=yes\n" AWAY_TENANTS,
+        _i == 0 ? HARNESS_BROKER "Revoke=yes\nRevokeTimeout=500ms\nKill=no\n" AWAY_TENANTS
+                : HARNESS_BROKER "Revoke=yes\nRevokeTimeout=500ms\nKill=yes\n" AWAY_TENANTS,
         NULL);
     holder = holder_start(&harness, low_take_lease, token, sizeof(token));
     ck_assert_int_eq(kill(holder, SIGSTOP), 0);
@@ -231,8 +230,8 @@ START_TEST(who_was_revoked_while_it_was_away_is_told_when_it_is_back)
 
     unit_need_root();
     harness_start_kept(&harness,
-        BROKER "Revoke=yes\nRevokeTimeout=15s\n[Tenant high]\nUser=65534\nPriority=900\n"
-               "[Tenant low]\nUser=*\nPriority=100\n",
+        HARNESS_BROKER "Revoke=yes\nRevokeTimeout=15s\n[Tenant high]\nUser=65534\nPriority=900\n"
+                       "[Tenant low]\nUser=*\nPriority=100\n",
         NULL);
     raw_connect(&raw, &harness);
     lease = raw_expect_lease(&raw, raw_lease(&raw, HARNESS_MEMORY, CHUNK, 0), CHUNKS);
@@ -270,7 +269,7 @@ START_TEST(who_is_there_is_revoked_before_who_is_away)
 
     unit_need_root();
     harness_start_kept(
-        &harness, BROKER "Revoke=yes\nRevokeTimeout=15s\nKill=yes\n" AWAY_TENANTS, NULL);
+        &harness, HARNESS_BROKER "Revoke=yes\nRevokeTimeout=15s\nKill=yes\n" AWAY_TENANTS, NULL);
     holder = holder_start(&harness, low_take_lease, token, sizeof(token));
     ck_assert_int_eq(kill(holder, SIGSTOP), 0);
     harness_succeed(&harness, SIGKILL);

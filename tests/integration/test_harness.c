@@ -1,6 +1,4 @@
 /* The harness itself: it has to notice a leaked fd, a leaked chunk and a broker that is gone. */
-#include <signal.h>
-#include <sys/wait.h>
 
 #include "tests/integration/raw.h"
 #include "tests/unit/unit.h"

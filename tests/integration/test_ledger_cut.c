@@ -4,17 +4,14 @@
  * script's end what the broker says is held is what the worker has, and what the driver says is
  * used.
  */
-#include <errno.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/integration/kills.h"
 #include "tests/integration/raw.h"
+#include "tests/integration/step.h"
 #include "tests/unit/unit.h"
 
 #define CHUNK HARNESS_CHUNK
@@ -82,7 +79,7 @@ static void cut_arm(const char *path, unsigned write)
 }
 
 /* False when the run had fewer writes. */
-static bool run_cut(unsigned write)
+static bool run_cut(int kind, unsigned write)
 {
     static struct harness harness;
     char path[128], environment[160];
@@ -90,6 +87,7 @@ static bool run_cut(unsigned write)
     struct lessee_process worker;
     bool cut;
 
+    (void) kind; /* there is one */
     (void) snprintf(path, sizeof(path), "%s/cut", getenv("CUT_FOLDER"));
     (void) snprintf(environment, sizeof(environment), "GMBD_CUT=%s", path);
     (void) setenv("GMB_SIM_DEVICES", script->devices, 1);
@@ -115,25 +113,6 @@ static bool run_cut(unsigned write)
     return cut;
 }
 
-#define EXIT_CUT 10
-#define EXIT_WHOLE 11
-
-/* Each in a process of its own: a driver is opened once for one simulated GPU. */
-static bool run_apart(unsigned write)
-{
-    pid_t pid = fork();
-    int status;
-
-    ck_assert_int_ge(pid, 0);
-    if (pid == 0)
-        exit(run_cut(write) ? EXIT_CUT : EXIT_WHOLE);
-    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-    ck_assert_msg(
-        WIFEXITED(status) && (WEXITSTATUS(status) == EXIT_CUT || WEXITSTATUS(status) == EXIT_WHOLE),
-        "the run that is cut off behind write %u failed", write);
-    return WEXITSTATUS(status) == EXIT_CUT;
-}
-
 START_TEST(cut_off_at_any_write_nothing_is_lost)
 {
     unsigned each = (unsigned) strtoul(getenv("CUT_EACH"), NULL, 10);
@@ -145,7 +124,7 @@ START_TEST(cut_off_at_any_write_nothing_is_lost)
     ck_assert_int_eq(scratch_make(folder), 0);
     (void) setenv("CUT_FOLDER", folder, 1);
     (void) setenv("GMBD_UNDER_KEEPER", getenv("GMBD_CUT_PROGRAM"), 1);
-    while (write < WRITES_MAX && run_apart(write))
+    while (write < WRITES_MAX && step_run_apart(run_cut, 0, write))
         write += each;
     ck_assert_uint_lt(write, WRITES_MAX);
     ck_assert_uint_gt(write, WRITES_MIN);

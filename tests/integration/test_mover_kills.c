@@ -18,9 +18,7 @@
 #define PAGE (UINT64_C(64) << 10)
 #define PER_CHUNK ((uint32_t) (HARNESS_CHUNK / PAGE))
 #define CHUNKS 4
-#define BROKER                                                                                     \
-    "[Broker]\nRecycleIdle=20ms\nOrphanGrace=200ms\nObserveInterval=50ms\nVerifyWindow=500ms\n"    \
-    "HostTier=256M\nMoverIdle=200ms\n"
+#define BROKER HARNESS_BROKER "HostTier=256M\nMoverIdle=200ms\n"
 /* A run in which the mover didn't get that far is the last; there are fewer messages than that. */
 #define STEPS_MAX 200
 #define STEPS_MIN 6

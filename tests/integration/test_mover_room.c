@@ -4,7 +4,6 @@
  */
 #include <check.h>
 #include <signal.h>
-#include <unistd.h>
 
 #include "tests/integration/orders.h"
 #include "tests/integration/pages.h"
@@ -14,9 +13,7 @@
 #define PER_CHUNK ((uint32_t) (HARNESS_CHUNK / PAGE))
 #define MIB(n) ((uint64_t) (n) << 20)
 #define WAIT_NS UINT64_C(40000000000)
-#define BROKER                                                                                     \
-    "[Broker]\nRecycleIdle=20ms\nOrphanGrace=200ms\nObserveInterval=50ms\nVerifyWindow=500ms\n"    \
-    "HostTier=64M\nMoverIdle=1h\n" HARNESS_TENANT
+#define BROKER HARNESS_BROKER "HostTier=64M\nMoverIdle=1h\n" HARNESS_TENANT
 
 static const char *const environment[] = {"GMB_SIM_CONTEXT_OVERHEAD=64M", NULL};
 static struct harness harness;

@@ -1,6 +1,4 @@
 /* Pressure as clients hear of it: a real broker, clients that speak the protocol by hand. */
-#include <errno.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 

@@ -11,9 +11,8 @@
 #define PER_CHUNK ((uint32_t) (HARNESS_CHUNK / PAGE))
 #define MIB(n) ((uint64_t) (n) << 20)
 #define SETUP                                                                                      \
-    "[Broker]\nRecycleIdle=20ms\nOrphanGrace=200ms\nObserveInterval=50ms\nVerifyWindow=500ms\n"    \
-    "HostTier=256M\nMoverIdle=200ms\nAdviceGrace=100ms\n"                                          \
-    "[Tenant test]\nUser=*\nMemoryMax=40M\n"
+    HARNESS_BROKER "HostTier=256M\nMoverIdle=200ms\nAdviceGrace=100ms\n"                           \
+                   "[Tenant test]\nUser=*\nMemoryMax=40M\n"
 
 START_TEST(what_is_taken_from_who_ignores_its_advice_is_logged_with_it)
 {

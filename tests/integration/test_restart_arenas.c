@@ -4,8 +4,6 @@
  */
 #include <check.h>
 #include <signal.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "tests/integration/orders.h"
 #include "tests/integration/pages.h"
@@ -15,9 +13,7 @@
 #define PAGE (UINT64_C(64) << 10)
 #define PER_CHUNK ((uint32_t) (HARNESS_CHUNK / PAGE))
 #define MIB(n) ((uint64_t) (n) << 20)
-#define BROKER                                                                                     \
-    "[Broker]\nRecycleIdle=20ms\nOrphanGrace=200ms\nObserveInterval=50ms\nVerifyWindow=500ms\n"    \
-    "HostTier=256M\nMoverIdle=200ms\n"
+#define BROKER HARNESS_BROKER "HostTier=256M\nMoverIdle=200ms\n"
 #define CHUNKS 16u
 #define SECOND "GPU-676d6274-696d-4000-8000-000000000001"
 /* Of a kill while pages move; each comes after another number of them. */

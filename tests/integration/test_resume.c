@@ -1,5 +1,4 @@
 /* A broker that is killed, its successor, and clients that come back to it. */
-#include <errno.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/wait.h>

@@ -1,7 +1,6 @@
 /* A device full of workspaces, and a tenant that is entitled to some of it. */
 #include <check.h>
 #include <signal.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "tests/integration/orders.h"
@@ -9,8 +8,6 @@
 
 #define CHUNKS ((uint32_t) (HARNESS_MEMORY / HARNESS_CHUNK))
 #define MIB(n) ((uint64_t) (n) << 20)
-#define BROKER                                                                                     \
-    "[Broker]\nRecycleIdle=20ms\nOrphanGrace=200ms\nObserveInterval=50ms\nVerifyWindow=500ms\n"
 /* The test is one of them, its claimants are the other. */
 #define THEY_GO_FIRST                                                                              \
     "[Tenant high]\nUser=65534\nPriority=900\n[Tenant low]\nUser=*\nPriority=100\n"
@@ -87,8 +84,8 @@ START_TEST(one_below_its_memory_min_is_given_what_it_lacks_of_it_by_a_higher_pri
 
     unit_need_root();
     harness_start(&harness,
-        BROKER "Revoke=yes\nRevokeTimeout=15s\n[Tenant owed]\nUser=65534\nPriority=1\n"
-               "[Tenant full]\nUser=*\nPriority=100\n");
+        HARNESS_BROKER "Revoke=yes\nRevokeTimeout=15s\n[Tenant owed]\nUser=65534\nPriority=1\n"
+                       "[Tenant full]\nUser=*\nPriority=100\n");
     raw_connect(&raw, &harness);
     lease = raw_expect_lease(&raw, raw_lease(&raw, HARNESS_MEMORY, HARNESS_CHUNK, 0), CHUNKS);
     ck_assert_int_eq(raw_set(&harness, "owed", "MemoryMin", "256M"), GMB_STATUS_OK);

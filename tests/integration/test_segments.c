@@ -3,7 +3,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "tests/integration/segments.h"
 #include "tests/unit/unit.h"
@@ -16,8 +15,7 @@ static struct member first, second, third;
 static void begin(void)
 {
     harness_start(&harness, SEGMENT_BROKER HARNESS_TENANT);
-    member_start(&first, &harness, 0);
-    member_start(&second, &harness, 0);
+    segment_pair_start(&harness, &first, &second);
 }
 
 static void end(void)

@@ -4,13 +4,12 @@
  * enough for the next one, and its processes notice nothing but the time.
  */
 #include <check.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/integration/segments.h"
+#include "tests/integration/step.h"
 #include "tests/unit/unit.h"
 
 /* Two chunks; of two segments the tenant has room for one. */
@@ -18,8 +17,6 @@
 #define BROKER SEGMENT_BROKER "[Tenant test]\nUser=*\nMemoryMax=6M\n"
 /* A run in which no write is left to be cut off is the last; there are fewer writes than that. */
 #define WRITES_MAX 600
-#define EXIT_CUT 10
-#define EXIT_WHOLE 11
 
 static struct harness harness;
 static struct member first, second;
@@ -80,19 +77,19 @@ static void script(void)
     release(&second);
 }
 
-/* False when the run had fewer writes. */
-static bool run_cut(unsigned write)
+/* False when the run had fewer writes. There is one kind of interruption. */
+static bool run_cut(int kind, unsigned write)
 {
     char path[128], environment[160];
     const char *const extra[] = {environment, NULL};
     FILE *file;
     bool cut;
 
+    (void) kind;
     (void) snprintf(path, sizeof(path), "%s/cut", getenv("CUT_FOLDER"));
     (void) snprintf(environment, sizeof(environment), "GMBD_CUT=%s", path);
     harness_start_kept(&harness, BROKER, extra);
-    member_start(&first, &harness, 0);
-    member_start(&second, &harness, 0);
+    segment_pair_start(&harness, &first, &second);
     file = fopen(path, "we");
     ck_assert_ptr_nonnull(file);
     (void) fprintf(file, "%u", write);
@@ -108,22 +105,6 @@ static bool run_cut(unsigned write)
     return cut;
 }
 
-/* Each in a process of its own: a driver is opened once for one simulated GPU. */
-static bool run_apart(unsigned write)
-{
-    pid_t pid = fork();
-    int status;
-
-    ck_assert_int_ge(pid, 0);
-    if (pid == 0)
-        exit(run_cut(write) ? EXIT_CUT : EXIT_WHOLE);
-    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-    ck_assert_msg(
-        WIFEXITED(status) && (WEXITSTATUS(status) == EXIT_CUT || WEXITSTATUS(status) == EXIT_WHOLE),
-        "the run that is cut off behind write %u failed", write);
-    return WEXITSTATUS(status) == EXIT_CUT;
-}
-
 START_TEST(cut_off_at_any_write_no_segment_is_lost)
 {
     unsigned long each = strtoul(getenv("CUT_EACH"), NULL, 10);
@@ -134,7 +115,7 @@ START_TEST(cut_off_at_any_write_no_segment_is_lost)
     (void) setenv("CUT_FOLDER", folder, 1);
     (void) setenv("GMBD_UNDER_KEEPER", getenv("GMBD_CUT_PROGRAM"), 1);
     (void) setenv("MEMBER_PATIENT", "1", 1);
-    while (write < WRITES_MAX && run_apart(write))
+    while (write < WRITES_MAX && step_run_apart(run_cut, 0, write))
         write += (unsigned) each;
     ck_assert_uint_lt(write, WRITES_MAX);
     /* Fewer would mean that the broker writes nothing down. */

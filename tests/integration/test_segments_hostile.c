@@ -16,16 +16,12 @@ static struct member first, second;
 static void begin(const char *text)
 {
     harness_start(&harness, text);
-    member_start(&first, &harness, 0);
-    member_start(&second, &harness, 0);
+    segment_pair_start(&harness, &first, &second);
 }
 
 static void end(void)
 {
-    member_end(&first, 0);
-    member_end(&second, 0);
-    segments_clear(&harness);
-    harness_stop(&harness);
+    segment_pair_end(&harness, &first, &second);
 }
 
 /* Waits for another look at the checksums than the first `seen`. */

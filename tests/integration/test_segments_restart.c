@@ -3,7 +3,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "tests/integration/segments.h"
 #include "tests/unit/unit.h"
@@ -21,16 +20,12 @@ static struct member first, second;
 static void begin(const char *text)
 {
     harness_start_kept(&harness, text, NULL);
-    member_start(&first, &harness, 0);
-    member_start(&second, &harness, 0);
+    segment_pair_start(&harness, &first, &second);
 }
 
 static void end(void)
 {
-    member_end(&first, 0);
-    member_end(&second, 0);
-    segments_clear(&harness);
-    harness_stop(&harness);
+    segment_pair_end(&harness, &first, &second);
 }
 
 /* The broker and a process are killed, and only then the next broker starts. */
@@ -42,19 +37,6 @@ static void succeed_without(struct member *member)
     member_end(member, SIGKILL);
     ck_assert_int_eq(kill(harness.keeper, SIGCONT), 0);
     harness_succeed(&harness, 0);
-}
-
-static void make_idle(const char *name, uint64_t seed)
-{
-    segment_make(&first, name, WEIGHTS, seed);
-    segment_do(&first, 0, MEMBER_RELEASE, "", 0);
-}
-
-static void make_demoted(const char *name, uint64_t seed)
-{
-    make_idle(name, seed);
-    segment_demote(&harness, name);
-    segment_await(&harness, name, STATE(DEMOTED));
 }
 
 /* ------------------------------------------------------------------ every state */
@@ -197,7 +179,7 @@ START_TEST(a_demoted_one_comes_back_from_the_host_tier)
     Gmb__SegmentStatus status;
 
     begin(SEGMENT_BROKER HARNESS_TENANT);
-    make_demoted("llama", 7);
+    segment_make_demoted(&harness, &first, "llama", WEIGHTS, 7);
     for (int i = 0; i < 2; i++) {
         segment_succeed(&harness);
         ck_assert(segment_status(&harness, "llama", &status));
@@ -218,7 +200,7 @@ END_TEST
 START_TEST(a_broker_that_dies_while_one_leaves_loses_nothing)
 {
     begin(SEGMENT_BROKER HARNESS_TENANT);
-    make_idle("llama", 8);
+    segment_make_idle(&first, "llama", WEIGHTS, 8);
     for (int i = 0; i < 8; i++) {
         segment_demote(&harness, "llama");
         (void) member_ready(&second, 3 * i);
@@ -235,7 +217,7 @@ END_TEST
 START_TEST(a_broker_that_dies_while_one_comes_back_loses_nothing)
 {
     begin(SEGMENT_BROKER HARNESS_TENANT);
-    make_demoted("llama", 9);
+    segment_make_demoted(&harness, &first, "llama", WEIGHTS, 9);
     for (int i = 0; i < 8; i++) {
         struct member_order order = segment_order(MEMBER_OPEN, "llama", 0);
 
@@ -260,7 +242,7 @@ START_TEST(who_waits_for_memory_waits_on)
 
     begin(SEGMENT_BROKER "[Tenant test]\nUser=*\nMemoryMax=24M\n");
     if (_i == 0)
-        make_demoted("llama", 19);
+        segment_make_demoted(&harness, &first, "llama", WEIGHTS, 19);
     else
         order = segment_order(MEMBER_CREATE, "llama", WEIGHTS);
     segment_make(&first, "other", WEIGHTS, 20);
@@ -343,7 +325,7 @@ START_TEST(a_renewed_broker_goes_on_with_them)
     struct member_order order = segment_order(MEMBER_FILL, "", 0);
 
     begin(SEGMENT_BROKER HARNESS_TENANT);
-    make_demoted("demoted", 23);
+    segment_make_demoted(&harness, &first, "demoted", WEIGHTS, 23);
     segment_make(&first, "sealed", WEIGHTS, 24);
     segment_do(&second, 0, MEMBER_CREATE, "written", WEIGHTS);
     order.seed = 25;

@@ -18,8 +18,7 @@ static struct member first, second;
 static void begin(void)
 {
     tamper_start(&harness, SEGMENT_BROKER HARNESS_TENANT, NULL);
-    member_start(&first, &harness, 0);
-    member_start(&second, &harness, 0);
+    segment_pair_start(&harness, &first, &second);
     segment_make(&first, "harmed", WEIGHTS, 14); /* S1 */
     segment_make(&second, "whole", WEIGHTS, 15); /* S2 */
 }

@@ -1,7 +1,6 @@
 /* Weights that nobody has go to the host tier and come back, byte for byte. */
 #include <check.h>
 #include <signal.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "tests/integration/orders.h"
@@ -16,30 +15,12 @@ static struct member first, second;
 static void begin(const char *text)
 {
     harness_start(&harness, text);
-    member_start(&first, &harness, 0);
-    member_start(&second, &harness, 0);
+    segment_pair_start(&harness, &first, &second);
 }
 
 static void end(void)
 {
-    member_end(&first, 0);
-    member_end(&second, 0);
-    segments_clear(&harness);
-    harness_stop(&harness);
-}
-
-static void make_idle(const char *name, uint64_t bytes, uint64_t seed)
-{
-    segment_make(&first, name, bytes, seed);
-    segment_do(&first, 0, MEMBER_RELEASE, "", 0);
-}
-
-/* One that nobody has, in the host tier. */
-static void make_demoted(const char *name, uint64_t bytes, uint64_t seed)
-{
-    make_idle(name, bytes, seed);
-    segment_demote(&harness, name);
-    segment_await(&harness, name, STATE(DEMOTED));
+    segment_pair_end(&harness, &first, &second);
 }
 
 START_TEST(an_open_brings_back_what_was_demoted)
@@ -48,7 +29,7 @@ START_TEST(an_open_brings_back_what_was_demoted)
     Gmb__TenantDevice use;
 
     begin(SEGMENT_BROKER HARNESS_TENANT);
-    make_demoted("llama", WEIGHTS, 3);
+    segment_make_demoted(&harness, &first, "llama", WEIGHTS, 3);
     ck_assert(segment_status(&harness, "llama", &status));
     ck_assert_uint_eq(status.bytes, 0);
     ck_assert_uint_eq(status.host_bytes, MIB(32)); /* whole slabs */
@@ -71,7 +52,7 @@ END_TEST
 START_TEST(an_operator_brings_it_back_and_forth)
 {
     begin(SEGMENT_BROKER HARNESS_TENANT);
-    make_idle("llama", WEIGHTS, 4);
+    segment_make_idle(&first, "llama", WEIGHTS, 4);
     for (int i = 0; i < 5; i++) {
         segment_demote(&harness, "llama");
         segment_await(&harness, "llama", STATE(DEMOTED));
@@ -92,7 +73,7 @@ END_TEST
 START_TEST(an_open_in_the_middle_loses_nothing)
 {
     begin(SEGMENT_BROKER HARNESS_TENANT);
-    make_idle("llama", WEIGHTS, 5);
+    segment_make_idle(&first, "llama", WEIGHTS, 5);
     for (int i = 0; i < 20; i++) {
         struct member_order order = segment_order(MEMBER_OPEN, "llama", 0);
 
@@ -111,8 +92,8 @@ START_TEST(without_room_in_the_host_tier_it_stays)
     Gmb__SegmentStatus status;
 
     begin("[Broker]\nRecycleIdle=20ms\nHostTier=64M\n" HARNESS_TENANT);
-    make_idle("large", MIB(96), 6);
-    make_demoted("small", MIB(24), 7);
+    segment_make_idle(&first, "large", MIB(96), 6);
+    segment_make_demoted(&harness, &first, "small", MIB(24), 7);
     ck_assert_int_eq(segment_change(&harness, "large", ACTION(DEMOTE)), 0);
     ck_assert(segment_status(&harness, "large", &status));
     ck_assert_int_eq(status.state, STATE(SEALED));
@@ -128,7 +109,7 @@ END_TEST
 START_TEST(the_tenants_part_of_the_host_tier_bounds_it)
 {
     begin(SEGMENT_BROKER "[Tenant test]\nUser=*\nHostMax=32M\n");
-    make_idle("llama", MIB(48), 6);
+    segment_make_idle(&first, "llama", MIB(48), 6);
     ck_assert_int_eq(segment_change(&harness, "llama", ACTION(DEMOTE)), 0);
     segment_do(&second, 0, MEMBER_OPEN, "llama", 0);
     ck_assert_int_eq(segment_compare(&second, 6), 0);
@@ -155,7 +136,7 @@ START_TEST(who_opens_waits_for_memory_within_the_quota)
     struct member_order order = segment_order(MEMBER_OPEN, "llama", 0);
 
     begin(SEGMENT_BROKER "[Tenant test]\nUser=*\nMemoryMax=24M\n");
-    make_demoted("llama", WEIGHTS, 8);
+    segment_make_demoted(&harness, &first, "llama", WEIGHTS, 8);
     segment_do(&first, 0, MEMBER_CREATE, "other", MIB(16));
     order.wait_ns = 0;
     ck_assert_int_eq(member_do(&second, &order), GMB_E_EXHAUSTED);
@@ -175,7 +156,7 @@ END_TEST
 START_TEST(a_mover_that_dies_costs_nothing)
 {
     begin(SEGMENT_BROKER HARNESS_TENANT);
-    make_idle("llama", WEIGHTS, 9);
+    segment_make_idle(&first, "llama", WEIGHTS, 9);
     for (int i = 0; i < 6; i++) {
         pid_t mover;
 
@@ -195,7 +176,7 @@ START_TEST(who_needs_memory_gets_that_of_an_idle_segment)
     Gmb__SegmentStatus status;
 
     begin(SEGMENT_BROKER "[Tenant test]\nUser=*\nMemoryMax=40M\n");
-    make_idle("old", WEIGHTS, 11);
+    segment_make_idle(&first, "old", WEIGHTS, 11);
     segment_make(&first, "used", WEIGHTS, 12);
     /* Of 40M both have 32M: the idle one goes, the other stays. */
     segment_make(&second, "new", WEIGHTS, 13);
@@ -220,8 +201,8 @@ START_TEST(another_tenant_gets_it_within_what_protects_its_owner)
     unit_need_root();
     begin(SEGMENT_BROKER "[Tenant high]\nUser=65534\nPriority=900\n"
                          "[Tenant test]\nUser=0\nPriority=100\nMemoryMin=24M\n");
-    make_idle("guaranteed", WEIGHTS, 14);
-    make_idle("other", WEIGHTS, 15);
+    segment_make_idle(&first, "guaranteed", WEIGHTS, 14);
+    segment_make_idle(&first, "other", WEIGHTS, 15);
     claimant_start(&claimant, &harness, HARNESS_MEMORY - MIB(24), 1000);
     ck_assert_int_eq(claimant_answer(&claimant), GMB_STATUS_TIMED_OUT);
     claimant_end(&claimant);
@@ -240,7 +221,7 @@ END_TEST
 START_TEST(a_drain_moves_them_away)
 {
     begin(SEGMENT_BROKER HARNESS_TENANT);
-    make_idle("llama", WEIGHTS, 16);
+    segment_make_idle(&first, "llama", WEIGHTS, 16);
     (void) order_drain(&harness, false);
     segment_await(&harness, "llama", STATE(DEMOTED));
     (void) order_drain(&harness, true);
@@ -254,7 +235,7 @@ START_TEST(it_may_be_removed_wherever_it_is)
 {
     begin(SEGMENT_BROKER HARNESS_TENANT);
     for (int i = 0; i < 12; i++) {
-        make_idle("llama", WEIGHTS, 10);
+        segment_make_idle(&first, "llama", WEIGHTS, 10);
         segment_demote(&harness, "llama");
         if (i >= 4)
             segment_await(&harness, "llama", STATE(DEMOTED));

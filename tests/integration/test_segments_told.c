@@ -21,16 +21,12 @@ static const char *const unfilled[] = {"GMB_SIM_FILL=none", NULL};
 static void begin(const char *text)
 {
     harness_start_with(&harness, text, unfilled);
-    member_start(&first, &harness, 0);
-    member_start(&second, &harness, 0);
+    segment_pair_start(&harness, &first, &second);
 }
 
 static void end(void)
 {
-    member_end(&first, 0);
-    member_end(&second, 0);
-    segments_clear(&harness);
-    harness_stop(&harness);
+    segment_pair_end(&harness, &first, &second);
 }
 
 /* Its writer changes a byte of it, and the broker finds it. */

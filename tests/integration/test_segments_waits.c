@@ -1,7 +1,6 @@
 /* Who waits for a segment, or for what is done with it, is answered: each by what becomes of it. */
 #include <check.h>
 #include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "proto/frame.h"
@@ -16,24 +15,14 @@ static struct member first, second, third;
 static void begin(const char *text)
 {
     harness_start(&harness, text);
-    member_start(&first, &harness, 0);
-    member_start(&second, &harness, 0);
+    segment_pair_start(&harness, &first, &second);
     member_start(&third, &harness, 0);
 }
 
 static void end(void)
 {
-    member_end(&first, 0);
-    member_end(&second, 0);
     member_end(&third, 0);
-    segments_clear(&harness);
-    harness_stop(&harness);
-}
-
-static void reload(const char *text)
-{
-    harness_configure(&harness, text);
-    ck_assert_int_eq(raw_reload(&harness), GMB_STATUS_OK);
+    segment_pair_end(&harness, &first, &second);
 }
 
 /* An Error with this status, or Done; its request. */
@@ -76,20 +65,12 @@ START_TEST(who_gives_back_what_is_being_sealed_is_told_so)
 }
 END_TEST
 
-static void make_demoted(const char *name, uint64_t seed)
-{
-    segment_make(&first, name, WEIGHTS, seed);
-    segment_do(&first, 0, MEMBER_RELEASE, "", 0);
-    segment_demote(&harness, name);
-    segment_await(&harness, name, STATE(DEMOTED));
-}
-
 START_TEST(each_waits_for_memory_as_long_as_it_said)
 {
     struct member_order order = segment_order(MEMBER_OPEN, "llama", 0);
 
     begin(SEGMENT_BROKER "[Tenant test]\nUser=*\nMemoryMax=24M\n");
-    make_demoted("llama", 8);
+    segment_make_demoted(&harness, &first, "llama", WEIGHTS, 8);
     segment_do(&first, 0, MEMBER_CREATE, "other", MIB(16));
     order.wait_ns = UINT64_C(300000000);
     member_tell(&second, &order);
@@ -157,7 +138,7 @@ START_TEST(who_is_out_of_the_group_opens_nothing_of_it)
     member_tell(&stranger, &order);
     member_tell(&second, &order);
     segment_await_waiting(&harness, "llama", 2);
-    reload(expelled);
+    segments_reload(&harness, expelled);
     segment_do(&first, 0, MEMBER_SEAL, "", 0);
     ck_assert_int_eq(member_answer(&second), 0);
     ck_assert_int_eq(member_answer(&stranger), GMB_E_DENIED);
@@ -202,9 +183,10 @@ START_TEST(times_that_are_configured_anew_hold_for_what_is_there)
     begin(SEGMENT_BROKER "SegmentVerify=infinity\n" HARNESS_TENANT);
     segment_make(&first, "llama", WEIGHTS, 3);
     segment_do(&first, 0, MEMBER_RELEASE, "", 0);
-    reload(SEGMENT_BROKER "SegmentVerify=50ms\n" HARNESS_TENANT);
+    segments_reload(&harness, SEGMENT_BROKER "SegmentVerify=50ms\n" HARNESS_TENANT);
     wait_until(segment_status(&harness, "llama", &status) && status.verifications >= 3);
-    reload(SEGMENT_BROKER "SegmentVerify=infinity\nSegmentIdle=50ms\n" HARNESS_TENANT);
+    segments_reload(
+        &harness, SEGMENT_BROKER "SegmentVerify=infinity\nSegmentIdle=50ms\n" HARNESS_TENANT);
     segment_await(&harness, "llama", STATE(REMOVED));
     end();
 }

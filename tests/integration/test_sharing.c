@@ -16,9 +16,7 @@
 #include "tests/unit/unit.h"
 
 #define MIB(n) ((uint64_t) (n) << 20)
-#define BROKER                                                                                     \
-    "[Broker]\nRecycleIdle=20ms\nOrphanGrace=200ms\nObserveInterval=50ms\nVerifyWindow=500ms\n"    \
-    "HostTier=256M\nMoverIdle=200ms\nRecallTimeout=1s\n"
+#define BROKER HARNESS_BROKER "HostTier=256M\nMoverIdle=200ms\nRecallTimeout=1s\n"
 
 static struct harness harness;
 static struct sharer first, second;

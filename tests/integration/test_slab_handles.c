@@ -1,5 +1,4 @@
 /* What the bytes of a slab's handle are good for in other hands, and what they are not. */
-#include <string.h>
 
 #include "tests/integration/holder.h"
 #include "tests/integration/slabs.h"

@@ -4,7 +4,6 @@
  * means.
  */
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "client/gmb.h"
@@ -20,15 +19,6 @@ static void expect_backend(const struct harness *harness, size_t device, Gmb__Ba
     ck_assert_uint_gt(reply->status->n_devices, device);
     ck_assert_int_eq(reply->status->devices[device]->backend, backend);
     frame_message_free(&reply->base);
-}
-
-static uint64_t losses(const struct harness *harness)
-{
-    Gmb__ControlReply *reply = raw_status(harness);
-    uint64_t count = reply->status->devices[0]->memory_losses;
-
-    frame_message_free(&reply->base);
-    return count;
 }
 
 static void expect_lost(struct raw *raw)
@@ -208,7 +198,7 @@ START_TEST(leases_of_a_killed_slab_process_are_lost_and_the_device_serves_on)
     ck_assert_int_eq(slab_open(&handle, &address), CUDA_SUCCESS);
     slab_kill(&harness);
     expect_lost(&raw);
-    ck_assert_uint_eq(losses(&harness), 1);
+    ck_assert_uint_eq(slab_losses(&harness), 1);
     /* The driver keeps it for who has it mapped: so it stays charged, and is nobody else's. */
     raw_tenant(&harness, "test", &tenant);
     ck_assert_uint_eq(tenant.leased_bytes, MIB(512));

@@ -15,9 +15,7 @@
 #define PAGE (UINT64_C(64) << 10)
 #define PER_CHUNK ((uint32_t) (HARNESS_CHUNK / PAGE))
 #define MIB(n) ((uint64_t) (n) << 20)
-#define BROKER                                                                                     \
-    "[Broker]\nRecycleIdle=20ms\nOrphanGrace=200ms\nObserveInterval=50ms\nVerifyWindow=500ms\n"    \
-    "MoverIdle=200ms\n"
+#define BROKER HARNESS_BROKER "MoverIdle=200ms\n"
 #define TENANTS "[Tenant high]\nUser=65534\nPriority=900\n[Tenant low]\nUser=*\nPriority=100\n"
 
 static struct harness harness;

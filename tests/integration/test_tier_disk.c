@@ -2,10 +2,6 @@
  * fails under them. File systems of the tests' own are mounted where nobody else sees them, which
  * takes root. */
 #include <check.h>
-#include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -21,9 +17,7 @@
 #define PAGE (UINT64_C(64) << 10)
 #define PER_CHUNK ((uint32_t) (HARNESS_CHUNK / PAGE))
 #define MIB(n) ((uint64_t) (n) << 20)
-#define BROKER                                                                                     \
-    "[Broker]\nRecycleIdle=20ms\nOrphanGrace=200ms\nObserveInterval=50ms\nVerifyWindow=500ms\n"    \
-    "MoverIdle=200ms\n"
+#define BROKER HARNESS_BROKER "MoverIdle=200ms\n"
 /* Two slabs: what 24 chunks need. */
 #define CHUNKS 24
 #define CAP_DAC_OVERRIDE_NUMBER 1

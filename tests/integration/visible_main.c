@@ -4,7 +4,6 @@
  * all. Ends with 1 when a lease or an arena isn't on the device that was asked for.
  */
 #include <stdio.h>
-#include <string.h>
 
 #include "base/uuid.h"
 #include "client/gmb.h"
