@@ -252,7 +252,7 @@ START_TEST(a_mover_that_stands_still_is_replaced)
 
     scene.rig.options = mover_options_default;
     scene.rig.options.driver = "sim";
-    scene.rig.options.progress_ns = 200 * NSEC_PER_MSEC;
+    scene.rig.options.progress_ns = 2 * NSEC_PER_SEC;
     scene_open(2, CHUNK, page_bytes);
     all_fill();
     all_evict(0, page_bytes);
