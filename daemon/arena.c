@@ -5,7 +5,6 @@
 #include "daemon/arena.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <search.h>
 #include <stdio.h>
 #include <string.h>

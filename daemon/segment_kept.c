@@ -134,7 +134,7 @@ void segment_kept_write(struct segment *segment)
         head.slots_checksum = words_write(segment, kept_slots(segment), segment->slots);
     head.checksum = segment_head_checksum(&head);
     next = kept->current == kept->heads[0].checksum ? 1 : 0;
-    kept->heads[next] = head;
+    memcpy(&kept->heads[next], &head, sizeof(head)); /* gaps are summed, too */
     __atomic_store_n(&kept->current, head.checksum, __ATOMIC_SEQ_CST);
 }
 

@@ -13,7 +13,6 @@
 #include "base/log.h"
 #include "daemon/broker.h"
 #include "daemon/ledger/ledger.h"
-#include "daemon/mover_control.h"
 #include "daemon/segment.h"
 #include "daemon/segment_kept.h"
 

@@ -36,8 +36,6 @@ bool segment_granted(
     struct session *session, const struct core_action *action, struct request *request);
 /* … which it is, or can't be. */
 void segment_grant_send(const struct segment *segment);
-/* A segment that the session's client or guest holds; NULL. */
-struct segment *segment_held(const struct session *session, core_id lease);
 /* Whether chunks of the lease that are sent now are to be read alone. */
 bool segment_read_only(const struct session *session, core_id lease);
 /* The client of the session's that holds the lease: its own, or its guest in a group. */

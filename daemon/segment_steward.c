@@ -1,5 +1,4 @@
 /* Stewards: the clients of the core's that hold what is to outlive every process. */
-#include "base/log.h"
 #include "daemon/broker.h"
 #include "daemon/segment.h"
 #include "proto/frame.h"

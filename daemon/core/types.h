@@ -278,7 +278,7 @@ struct holder {
     struct client *client;
     struct seat *seat; /* of a segment's; NULL: of another lease's */
     uint32_t count;    /* granted chunks that it has */
-    uint8_t place;     /* among an arena's holders, its own as long as it is there … */
+    uint8_t place;     /* among an arena's holders, its own as long as it is there */
     bool open;         /* it gets what is filled from now on */
     uint64_t has[];    /* a bit for each index; of a workspace it has all */
 };
