@@ -277,6 +277,7 @@ static void submit_away(struct gmb_session *session, struct request *request)
         (void) outcome_set(&target->outcome, GMB_E_CANCELLED,
             "the request was withdrawn while the broker is away");
         request_answer(session, target);
+        session_wake(session); /* whoever waits for the broker is to call back */
     }
     request->sent = true;
     request_answer(session, request);
@@ -331,7 +332,9 @@ int request_submit(struct gmb_session *session, struct request *request, struct 
     } else {
         request->id = ++session->last_id;
     }
-    if (session->phase == SESSION_AWAY && !request_resumes(request)) {
+    /* What waits is sent behind Resumed: until then it is withdrawn without a word. */
+    if ((session->phase == SESSION_AWAY && !request_resumes(request)) ||
+        (session->phase == SESSION_GREETING && request->kind == REQUEST_CANCEL)) {
         submit_away(session, request);
         return 0;
     }
