@@ -4,10 +4,13 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+
+#include "base/clock.h"
 
 #define PATIENCE_MS 60000
 
@@ -69,6 +72,13 @@ void script_end(struct script *script)
     ck_assert_int_eq(scratch_remove(script->directory), 0);
     ck_assert_uint_eq(fds_open(), script->open_fds);
     ck_assert(fake_gpu_idle());
+}
+
+uint64_t script_impatience_ns(void)
+{
+    const char *multiplier = getenv("CK_TIMEOUT_MULTIPLIER");
+
+    return 100 * NSEC_PER_MSEC * (multiplier != NULL ? strtoull(multiplier, NULL, 10) : 1);
 }
 
 static void *call_main(void *data)

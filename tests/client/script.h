@@ -43,6 +43,10 @@ void script_end(struct script *script);
 /* Enough for whatever is answered. */
 #define SCRIPT_WAIT_NS (60 * NSEC_PER_SEC)
 
+/* A timeout for a session that is to run into it: still enough for what is answered at once, also
+ * where everything is slower (CK_TIMEOUT_MULTIPLIER). */
+uint64_t script_impatience_ns(void);
+
 /* A call that runs meanwhile; `result` is there after call_join(). */
 struct call {
     pthread_t thread;

@@ -326,17 +326,11 @@ START_TEST(dispatching_is_for_one_at_a_time)
 }
 END_TEST
 
-/* A session whose broker is given 50 ms beyond each deadline. */
 static void begin_impatient(void)
 {
-    const char *multiplier = getenv("CK_TIMEOUT_MULTIPLIER");
-
     memset(&heard, 0, sizeof(heard));
     script_begin(&script);
-    /* Long enough for a call that is answered, also where everything is slower. */
-    script.timeout_ns = 50 * NSEC_PER_MSEC;
-    if (multiplier != NULL)
-        script.timeout_ns *= strtoull(multiplier, NULL, 10);
+    script.timeout_ns = script_impatience_ns();
     script_connect(&script);
 }
 

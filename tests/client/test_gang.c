@@ -166,7 +166,7 @@ END_TEST
 
 START_TEST(a_gang_that_comes_when_nobody_waits_goes_back_whole)
 {
-    struct call call = {.bytes = 50000000};
+    struct call call = {.bytes = script_impatience_ns()};
     uint64_t id, cancel;
 
     begin(&call);
