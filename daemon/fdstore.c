@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <systemd/sd-daemon.h>
+#include <unistd.h>
 
 /* What Linux takes as one string of an environment, less room for other names and its own. */
 #define NAMES_BYTES_MAX (120u * 1024u)
@@ -144,6 +145,21 @@ static int inherit(struct fdstore *store)
     return 0;
 }
 
+/* What it was given for another process, this one may have from its parent. To put anything into
+ * that one's store would be to give it a second fd of a name that it has. */
+static bool passed_to_another(char error[FDSTORE_ERROR_BYTES])
+{
+    const char *pid = getenv("LISTEN_PID");
+
+    if (pid == NULL || strtol(pid, NULL, 10) == (long) getpid())
+        return false;
+    (void) snprintf(error, FDSTORE_ERROR_BYTES,
+        "LISTEN_PID=%.20s in the environment is another process: the fds that were passed to it "
+        "and its fd store are left alone",
+        pid);
+    return true;
+}
+
 int fdstore_open(struct fdstore **ret, char error[FDSTORE_ERROR_BYTES])
 {
     const char *max = getenv("FDSTORE"), *socket = getenv("NOTIFY_SOCKET");
@@ -153,7 +169,8 @@ int fdstore_open(struct fdstore **ret, char error[FDSTORE_ERROR_BYTES])
     int r;
 
     *ret = NULL;
-    if (max == NULL || socket == NULL || socket[0] == '\0')
+    error[0] = '\0';
+    if (max == NULL || socket == NULL || socket[0] == '\0' || passed_to_another(error))
         return 0;
     errno = 0;
     value = strtoul(max, &end, 10);
@@ -238,19 +255,21 @@ void fdstore_close(struct fdstore_item *item)
 /* ------------------------------------------------------------------ to the store */
 
 /* Room for one more of that name. */
-static bool reserve(struct fdstore *store, size_t bytes)
+static int reserve(struct fdstore *store, size_t bytes)
 {
-    bool room;
+    int r = 0;
 
     (void) pthread_mutex_lock(&store->mutex);
-    room = !store->broken && store->count < store->max &&
-           store->names_bytes + bytes <= NAMES_BYTES_MAX;
-    if (room) {
+    if (store->broken)
+        r = -ENOTCONN;
+    else if (store->count >= store->max || store->names_bytes + bytes > NAMES_BYTES_MAX)
+        r = -ENOSPC;
+    if (r == 0) {
         store->count++;
         store->names_bytes += bytes;
     }
     (void) pthread_mutex_unlock(&store->mutex);
-    return room;
+    return r;
 }
 
 static void unreserve(struct fdstore *store, size_t count, size_t bytes, bool broken)
@@ -266,10 +285,10 @@ int fdstore_put(struct fdstore *store, enum fdstore_kind kind, uint32_t number, 
 {
     char name[FDSTORE_NAME_BYTES], text[80];
     size_t bytes = name_bytes(kind, number);
-    int r;
+    int r = reserve(store, bytes);
 
-    if (!reserve(store, bytes))
-        return -ENOSPC;
+    if (r < 0)
+        return r;
     /* FDPOLL=0: an fd of the driver's may look hung up to poll(2) and isn't. */
     (void) snprintf(
         text, sizeof(text), "FDSTORE=1\nFDNAME=%s\nFDPOLL=0", fdstore_name(name, kind, number));

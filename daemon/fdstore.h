@@ -48,9 +48,9 @@ struct fdstore_item {
 };
 
 /*
- * `*ret` is NULL where there is no store. -EINVAL for a FDSTORE that is no number, -ENOMEM, with a
- * sentence. Fds that were inherited under names that mean nothing here are left alone: whoever
- * wants those asks before.
+ * `*ret` is NULL where there is no store: `error` is empty then, or says why what there is isn't
+ * this process's. -EINVAL for a FDSTORE that is no number, -ENOMEM, with a sentence. Fds that were
+ * inherited under names that mean nothing here are left alone: whoever wants those asks before.
  */
 int fdstore_open(struct fdstore **ret, char error[FDSTORE_ERROR_BYTES]) _must_check_;
 /* Closes inherited fds that were not taken. What is stored stays there. NULL ok, returns NULL. */

@@ -25,11 +25,41 @@ static int fail(int result, char error[LISTEN_ERROR_BYTES], const char *path, co
     return result;
 }
 
+static size_t names_count(const char *names)
+{
+    size_t count = names != NULL && names[0] != '\0';
+
+    for (; names != NULL && *names != '\0'; names++)
+        count += *names == ':';
+    return count;
+}
+
+/* How many fds were passed, and their names, the caller's. */
+static int passed_names(char ***ret, char error[LISTEN_ERROR_BYTES])
+{
+    int count = sd_listen_fds_with_names(0, ret), fds = count < 0 ? sd_listen_fds(0) : count;
+
+    if (count >= 0)
+        return count;
+    if (fds > 0)
+        (void) snprintf(error, LISTEN_ERROR_BYTES,
+            "LISTEN_FDS says that %d file descriptors were passed, and LISTEN_FDNAMES has %zu "
+            "names: which is which can't be told",
+            fds, names_count(getenv("LISTEN_FDNAMES")));
+    else
+        (void) snprintf(error, LISTEN_ERROR_BYTES,
+            "file descriptors were passed that can't be taken (LISTEN_PID, LISTEN_FDS): %s",
+            strerror(-count));
+    return count;
+}
+
 int listen_activated(const char *name, struct listen_socket *ret, char error[LISTEN_ERROR_BYTES])
 {
     char **names = NULL;
-    int count = sd_listen_fds_with_names(0, &names), found = -1;
+    int count = passed_names(&names, error), found = -1;
 
+    if (count < 0)
+        return count;
     for (int i = 0; i < count; i++) {
         if (found < 0 && strcmp(names[i], name) == 0)
             found = SD_LISTEN_FDS_START + i;

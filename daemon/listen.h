@@ -17,7 +17,8 @@ struct listen_socket {
 
 /*
  * The socket that systemd passed under `name` (FileDescriptorName=), if any: 1 and `ret` set. 0
- * when there is none by that name; -errno with a line in `error` when it is of the wrong kind.
+ * when there is none by that name, or what was passed is another process's (LISTEN_PID); -errno
+ * with a line in `error` when it is of the wrong kind, or nobody can tell which one it is.
  */
 int listen_activated(
     const char *name, struct listen_socket *ret, char error[LISTEN_ERROR_BYTES]) _must_check_;

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <systemd/sd-daemon.h>
 
 #include "base/log.h"
 #include "daemon/broker.h"
@@ -17,6 +18,9 @@
 #include "daemon/options.h"
 #include "daemon/server.h"
 #include "daemon/signals.h"
+
+/* Sockets, loop, driver, a mover's start: to say anything at all. */
+#define FDS_TO_START 64
 
 /* Everything that main() owns; parts that weren't made are NULL. */
 struct program {
@@ -56,6 +60,22 @@ static void fd_limit_raise(void)
     limit.rlim_cur = limit.rlim_max;
     if (setrlimit(RLIMIT_NOFILE, &limit) < 0)
         log_warning("cannot raise the number of open files: %s", strerror(errno));
+}
+
+/* What was passed can't be given back to make room: it stays where it is kept, and somebody is
+ * told. */
+static int fd_room_check(void)
+{
+    int passed = sd_listen_fds(0);
+    struct rlimit limit;
+
+    if (passed <= 0 || getrlimit(RLIMIT_NOFILE, &limit) < 0 ||
+        limit.rlim_cur >= (rlim_t) passed + FDS_TO_START)
+        return 0;
+    log_error("%d file descriptors were passed, %d more are needed to start, and this process may "
+              "have %llu open (RLIMIT_NOFILE): raise LimitNOFILE=",
+        passed, FDS_TO_START, (unsigned long long) limit.rlim_cur);
+    return -EMFILE;
 }
 
 /* What the service manager lets this process do is not for its children: movers get none of it. */
@@ -217,7 +237,9 @@ int main(int argc, char **argv)
         return r == OPTIONS_DONE ? EXIT_SUCCESS : EXIT_FAILURE;
     fd_limit_raise();
     capabilities_keep();
-    r = driver_open(&program);
+    r = fd_room_check();
+    if (r == 0)
+        r = driver_open(&program);
     if (r == 0)
         r = configuration_load(&program);
     if (r == 0 && program.options.check_config) {

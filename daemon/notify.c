@@ -204,6 +204,9 @@ int notify_new(struct broker *broker, struct notify **ret)
     list_append(&broker->observers, &notify->observer.link);
     notify->status = event_new(broker->base, -1, 0, on_status, notify);
     r = notify->status != NULL ? manager_connect(&notify->fd) : -ENOMEM;
+    if (r < 0 && notify->status != NULL)
+        log_error("the service manager can't be reached (NOTIFY_SOCKET=%.108s): %s",
+            getenv("NOTIFY_SOCKET"), strerror(-r));
     if (r == 0)
         r = watchdog_start(notify);
     if (r < 0) {

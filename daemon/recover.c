@@ -108,9 +108,10 @@ static bool ledger_take(struct broker *broker)
         recover_degraded(&broker->recovery, LOG_LEVEL_ERROR,
             "the ledger of the broker before can't be read (%s): this one starts without, clients "
             "keep what they have mapped and lose their leases",
-            r == -ENOENT   ? "it is missing"
-            : r == -EEXIST ? "there are two"
-                           : strerror(-r));
+            r == -ENOENT    ? "it is missing"
+            : r == -EEXIST  ? "there are two"
+            : r == -EBADMSG ? "no header of it is whole"
+                            : strerror(-r));
     items_drop_all(broker);
     return false;
 }
@@ -152,8 +153,9 @@ static int strays_drop(struct broker *broker)
         fdstore_forget(broker->store, items[i].kind, items[i].number);
         found->strays++;
     }
-    if (r == 0 && found->strays > 0)
-        r = fdstore_barrier(broker->store);
+    /* Until they are let go their memory is in use by others: no reason to lose anybody's. */
+    if (r == 0 && found->strays > 0 && fdstore_barrier(broker->store) < 0)
+        log_warning("the service manager doesn't let go of what no record names");
     return r;
 }
 
@@ -181,6 +183,9 @@ int recover_begin(struct broker *broker, char error[FDSTORE_ERROR_BYTES])
     bool there;
     int r = fdstore_open(&broker->store, error);
 
+    if (r == 0 && error[0] != '\0')
+        recover_degraded(
+            &broker->recovery, LOG_LEVEL_WARNING, "%s; a restart will lose every lease", error);
     if (r < 0 || broker->store == NULL)
         return r;
     room_check(broker->store);

@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "base/uuid.h"
 
@@ -64,6 +65,11 @@ void raw_tell(struct raw *raw, const Gmb__ClientMessage *message)
     (void) !conn_send_consume(raw->conn, &message->base, NULL);
 }
 
+void raw_send_bytes(struct raw *raw, const void *bytes, size_t size)
+{
+    ck_assert_int_eq(send(conn_fd(raw->conn), bytes, size, MSG_NOSIGNAL), (ssize_t) size);
+}
+
 uint64_t raw_hello(struct raw *raw, uint32_t version)
 {
     Gmb__Hello body;
@@ -103,20 +109,24 @@ bool raw_come_back(struct raw *raw, const struct harness *harness)
     return raw_welcomed(raw);
 }
 
-size_t raw_resume(struct raw *raw, Gmb__HeldLease **held, size_t count, bool last)
+uint64_t raw_say_held(struct raw *raw, Gmb__HeldLease **held, size_t count, bool last)
 {
-    Gmb__BrokerMessage *answer;
     Gmb__Resume body;
-    size_t lost;
-    uint64_t id;
 
     gmb__resume__init(&body);
     body.held = held;
     body.n_held = count;
     body.last = last;
     MESSAGE(resume, RESUME, &body);
-    id = raw_send(raw, &message);
-    answer = raw_receive(raw);
+    return raw_send(raw, &message);
+}
+
+size_t raw_resume(struct raw *raw, Gmb__HeldLease **held, size_t count, bool last)
+{
+    uint64_t id = raw_say_held(raw, held, count, last);
+    Gmb__BrokerMessage *answer = raw_receive(raw);
+    size_t lost;
+
     ck_assert_ptr_nonnull(answer);
     ck_assert_uint_eq(answer->id, id);
     ck_assert_int_eq(answer->body_case, GMB__BROKER_MESSAGE__BODY_RESUMED);

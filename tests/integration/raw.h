@@ -24,7 +24,9 @@ bool raw_come_back(struct raw *raw, const struct harness *harness);
 /* The same in two steps. */
 void raw_knock(struct raw *raw, const struct harness *harness);
 bool raw_welcomed(struct raw *raw);
-/* Says what it has mapped, in `count` leases, the last time or not. How many are lost. */
+/* Says what it has mapped, in `count` leases, the last time or not; its id. */
+uint64_t raw_say_held(struct raw *raw, Gmb__HeldLease **held, size_t count, bool last);
+/* The same, and waits for the answer: how many are lost. */
 size_t raw_resume(struct raw *raw, Gmb__HeldLease **held, size_t count, bool last);
 /* Says that it has the first `chunks` of one lease and nothing else; how many are lost. */
 size_t raw_resume_one(struct raw *raw, uint64_t lease, uint32_t chunks);
@@ -33,6 +35,8 @@ size_t raw_resume_one(struct raw *raw, uint64_t lease, uint32_t chunks);
 uint64_t raw_send(struct raw *raw, Gmb__ClientMessage *message);
 /* The same for an event: it has no id. */
 void raw_tell(struct raw *raw, const Gmb__ClientMessage *message);
+/* A frame of these bytes, whatever they are. */
+void raw_send_bytes(struct raw *raw, const void *bytes, size_t size);
 uint64_t raw_hello(struct raw *raw, uint32_t version);
 /*
  * Whether the devices of this run share their memory over CUDA IPC (GMB_SIM_VMM=0). raw_lease()

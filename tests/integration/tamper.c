@@ -9,18 +9,26 @@
  *     extra NAME        one more fd under a name that was never given
  *     twice NAME        that fd under the same name once more
  *     become NAME KIND  that fd is another file, here and in the store: see made()
+ *     cut NAME:BYTES    that fd's file is so long
+ *     hollow NAME:BYTES the same, and then as long as it was, of zeros
  *     devices LIST      those alone are there, by number
+ *     env NAME VALUE    in the environment
+ *     misname N         there are N more names than fds, or fewer
+ *     nofile N          so many fds may be open beside those that are passed
  *
  * one in each line. Then it becomes the broker, GMBD.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
 
@@ -29,7 +37,7 @@
 #define NAMES_MAX 256
 
 static char *names[NAMES_MAX];
-static int count;
+static int count, misnamed;
 
 static _Noreturn void fail(const char *what)
 {
@@ -55,8 +63,9 @@ static void names_write(void)
     char number[16];
     size_t at = 0;
 
-    for (int i = 0; i < count; i++)
-        at += (size_t) snprintf(text + at, sizeof(text) - at, "%s%s", i > 0 ? ":" : "", names[i]);
+    for (int i = 0; i < count + misnamed; i++)
+        at += (size_t) snprintf(text + at, sizeof(text) - at, "%s%s", i > 0 ? ":" : "",
+            i < count ? names[i] : "another");
     (void) snprintf(number, sizeof(number), "%d", count);
     if (setenv("LISTEN_FDNAMES", text, 1) < 0 || setenv("LISTEN_FDS", number, 1) < 0)
         fail("environment");
@@ -96,6 +105,26 @@ static void garble(char *argument)
     const char *name = strsep(&argument, ":");
 
     flip(name, (off_t) strtoll(argument, NULL, 10));
+}
+
+static void cut(char *argument, bool hollow)
+{
+    const char *name = strsep(&argument, ":");
+    int fd = SD_LISTEN_FDS_START + find(name);
+    struct stat status;
+
+    if (fstat(fd, &status) < 0 || ftruncate(fd, (off_t) strtoll(argument, NULL, 10)) < 0 ||
+        (hollow && ftruncate(fd, status.st_size) < 0))
+        fail(name);
+}
+
+static void nofile(rlim_t beside)
+{
+    rlim_t all = (rlim_t) count + beside;
+    struct rlimit limit = {all, all};
+
+    if (setrlimit(RLIMIT_NOFILE, &limit) < 0)
+        fail("nofile");
 }
 
 static void version_write(uint32_t version)
@@ -178,6 +207,8 @@ static void spoil(const char *what, char *argument, const char *kind)
         flip("ledger", (off_t) strtoll(argument, NULL, 10));
     else if (strcmp(what, "garble") == 0)
         garble(argument);
+    else if (strcmp(what, "cut") == 0 || strcmp(what, "hollow") == 0)
+        cut(argument, what[0] == 'h');
     else if (strcmp(what, "version") == 0)
         version_write((uint32_t) strtoul(argument, NULL, 10));
     else if (strcmp(what, "lose") == 0)
@@ -190,6 +221,12 @@ static void spoil(const char *what, char *argument, const char *kind)
         become(argument, kind);
     else if (strcmp(what, "devices") == 0)
         (void) setenv("CUDA_VISIBLE_DEVICES", argument, 1);
+    else if (strcmp(what, "env") == 0)
+        (void) setenv(argument, kind, 1);
+    else if (strcmp(what, "misname") == 0)
+        misnamed = (int) strtol(argument, NULL, 10);
+    else if (strcmp(what, "nofile") == 0)
+        nofile(strtoul(argument, NULL, 10));
 }
 
 /* Lines of the file, which is there no more: its fd would stand in the way of others. */

@@ -29,15 +29,14 @@ static Gmb__TenantDevice attacker_use(void)
 /* ------------------------------------------------------------------ order */
 
 /* A message of this kind without content, whatever kinds there are. */
-static void send_empty(const struct raw *raw, uint32_t field)
+static void send_empty(struct raw *raw, uint32_t field)
 {
     uint8_t frame[8] = {8, 9}, *at = frame + 2; /* id 9 */
 
     for (uint32_t tag = field << 3 | 2; tag != 0; tag >>= 7)
         *at++ = (uint8_t) ((tag & 0x7f) | (tag > 0x7f ? 0x80 : 0));
     *at++ = 0;
-    ck_assert_int_eq(
-        send(conn_fd(raw->conn), frame, (size_t) (at - frame), MSG_NOSIGNAL), at - frame);
+    raw_send_bytes(raw, frame, (size_t) (at - frame));
 }
 
 /* Nothing but that it broke the protocol, and the end. */

@@ -11,11 +11,6 @@
 #include "tests/integration/raw.h"
 #include "tests/unit/unit.h"
 
-static void send_bytes(struct raw *raw, const void *bytes, size_t size)
-{
-    ck_assert_int_eq(send(conn_fd(raw->conn), bytes, size, MSG_NOSIGNAL), (ssize_t) size);
-}
-
 /* What a broken peer must leave untouched: somebody else takes a lease and gives it back. */
 static void others_are_served(const struct harness *harness)
 {
@@ -44,7 +39,7 @@ START_TEST(garbage_ends_the_connection_alone)
         struct raw raw;
 
         raw_dial(&raw, &harness);
-        send_bytes(&raw, garbage[i], strlen(garbage[i]));
+        raw_send_bytes(&raw, garbage[i], strlen(garbage[i]));
         raw_expect_error(&raw, 0, GMB_STATUS_PROTOCOL);
         raw_expect_end(&raw);
         raw_close(&raw);
@@ -65,7 +60,7 @@ START_TEST(every_truncation_of_a_greeting_is_refused)
         struct raw raw;
 
         raw_dial(&raw, &harness);
-        send_bytes(&raw, whole, size);
+        raw_send_bytes(&raw, whole, size);
         raw_expect_error(&raw, 0, GMB_STATUS_PROTOCOL);
         raw_expect_end(&raw);
         raw_close(&raw);
@@ -164,7 +159,7 @@ START_TEST(oversized_frames_and_requests_are_refused)
 
     harness_start(&harness, NULL);
     raw_dial(&raw, &harness);
-    send_bytes(&raw, large, sizeof(large));
+    raw_send_bytes(&raw, large, sizeof(large));
     raw_expect_end(&raw);
     raw_close(&raw);
     raw_connect(&raw, &harness);
