@@ -268,6 +268,69 @@ START_TEST(what_isnt_there_any_more_is_lost_alone_and_said)
 }
 END_TEST
 
+/* ------------------------------------------------------------------ a file on the disk, cut */
+
+/* Of a tier that is on the disk alone: two slabs, both with pages. */
+struct cutting {
+    const char *how;
+    uint32_t lost;  /* said at the start, … */
+    uint32_t later; /* … and found when they are wanted */
+};
+
+static const struct cutting cuttings[] = {
+    {"cut D0:41943040", ALL - SLAB_PAGES, 0},
+    {"hollow D0:33554432", 0, ALL - SLAB_PAGES},
+    {"cut D0:33554431", ALL, 0},
+    {"cut D0:0", ALL, 0},
+    {"hollow D0:0", 0, ALL},
+};
+
+START_TEST(a_file_that_was_cut_costs_the_pages_that_lay_behind_it_alone)
+{
+    const struct cutting *cutting = &cuttings[_i];
+    const struct shape shape = {0, 64, folder};
+
+    ck_assert_int_eq(scratch_make(folder), 0);
+    begin(&shape);
+    pages_evict(&pages, &harness, ALL);
+    restart_spoiled(&shape, cutting->how);
+    expect_lost(cutting->lost);
+    ck_assert_uint_eq(pages_check_or_lost(&pages), cutting->lost + cutting->later);
+    /* What comes then is kept as ever, on a disk as it is configured. */
+    finish(&shape);
+    ck_assert_int_eq(scratch_remove(folder), 0);
+}
+END_TEST
+
+static bool logged_disk_full(void)
+{
+    (void) order_evict(&harness, "test", MIB(512));
+    return harness_logged(&harness, "No space left on device; it is tried again");
+}
+
+/* Its room was reserved, and is others' now. */
+START_TEST(a_disk_that_is_full_at_the_restart_costs_what_lay_there_and_no_more)
+{
+    const struct shape shape = {32, 64, folder};
+    int filler;
+
+    ck_assert_int_eq(scratch_make(folder), 0);
+    if (!folder_mount(folder, "tmpfs", 0, "size=80m"))
+        unit_skip("no file system can be mounted here");
+    begin(&shape);
+    pages_evict(&pages, &harness, ALL);
+    restart_spoiled(&shape, "hollow D0:0");
+    filler = folder_fill(folder);
+    expect_lost(0);
+    ck_assert_uint_eq(pages_check_or_lost(&pages), ON_DISK);
+    pages_fill(&pages, 8 * PER_CHUNK);
+    wait_until(logged_disk_full());
+    ck_assert_uint_eq(pages_check_or_lost(&pages), ON_DISK);
+    (void) close(filler);
+    finish(&shape);
+}
+END_TEST
+
 /* Any fd under a name of the broker's: it starts, says so, and serves. */
 static const char *const becomes[] = {"ledger fifo", "ledger zero", "ledger huge", "C1 socket",
     "C1 folder", "T0 fifo", "T0 empty", "P0 folder", "P0 zero", "P0 empty", "E0 fifo", "E0 null"};
@@ -409,6 +472,9 @@ int main(void)
     add(suite, "changes", pages_come_back_whatever_the_tier_is_to_be_now,
         (int) ARRAY_SIZE(changes));
     add(suite, "spoils", what_isnt_there_any_more_is_lost_alone_and_said, (int) ARRAY_SIZE(spoils));
+    add(suite, "cuttings", a_file_that_was_cut_costs_the_pages_that_lay_behind_it_alone,
+        (int) ARRAY_SIZE(cuttings));
+    add(suite, "full", a_disk_that_is_full_at_the_restart_costs_what_lay_there_and_no_more, 1);
     add(suite, "names", whatever_lies_under_a_name_the_broker_starts_and_says_so,
         (int) ARRAY_SIZE(becomes));
     add(suite, "left", what_a_mover_of_before_still_has_can_be_fetched_and_is_left_alone, 1);
