@@ -75,11 +75,19 @@ class Broker:
         subprocess.run([GMBCTL, '--socket', self.control, 'set', *arguments], check=True,
                        stdout=subprocess.DEVNULL, timeout=DEADLINE_S)
 
-    def evicted(self):
-        """Bytes of each tenant's pages in the host tier."""
+    def metrics(self, name):
+        """The lines of that one."""
         said = subprocess.run([GMBCTL, '--socket', self.control, 'metrics'], check=True, text=True,
                               stdout=subprocess.PIPE, timeout=DEADLINE_S).stdout
-        return re.findall(r'^gmbd_tenant_evicted_bytes.*', said, re.MULTILINE)
+        return re.findall(rf'^{name}{{.*', said, re.MULTILINE)
+
+    def evicted(self):
+        """Bytes of each tenant's pages in the host tier."""
+        return self.metrics('gmbd_tenant_evicted_bytes')
+
+    def leased(self, tenant):
+        return sum(int(line.split()[-1]) for line in self.metrics('gmbd_tenant_leased_bytes')
+                   if f'tenant="{tenant}"' in line)
 
     def children(self):
         """Pids of a broker's movers, or of what a keeper has: its broker, and orphaned movers."""
@@ -123,15 +131,16 @@ def finish(worker, running):
             {name: int(count) for name, count in counts.items()}, lines)
 
 
-def play(running, disturb=lambda low: None, arguments=()):
-    """A worker of the low tenant fills the device, one of the high tenant comes; both must end with
-    the tokens of an undisturbed run. `disturb` is called again and again meanwhile."""
+def play(running, disturb=lambda low: None, arguments=(), head=0):
+    """A worker of the low tenant fills the device, one of the high tenant comes when that has `head`
+    bytes; both must end with the tokens of an undisturbed run. `disturb` is called again and again
+    meanwhile."""
     low = running.worker(LOW, *LOW_WORK, *arguments)
     high = None
     deadline = time.monotonic() + DEADLINE_S
     while low.poll() is None or high is None or high.poll() is None:
         assert time.monotonic() < deadline, running.said()
-        if high is None:
+        if high is None and (head == 0 or running.leased('low') >= head):
             high = running.worker(HIGH, *HIGH_WORK)
         disturb(low)
         time.sleep(0.02)
@@ -152,7 +161,7 @@ def test_tokens_are_the_same_while_memory_moves():
 def test_tokens_are_the_same_when_who_has_priority_takes_memory():
     """Nothing is guaranteed: the low tenant may have it all, until the other one comes."""
     with broker('', '') as running:
-        counts = play(running)
+        counts = play(running, head=4 << 20)
     assert counts['evictions'] > 0 and counts['lost'] == 0, counts
 
 
