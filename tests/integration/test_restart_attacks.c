@@ -378,7 +378,7 @@ START_TEST(a_manager_that_cannot_be_reached_refuses_the_start_and_costs_nothing)
 }
 END_TEST
 
-#define BESIDE 64 /* that a start needs, and the store's are beside */
+#define BESIDE 64u /* that a start needs, and the store's are beside */
 
 START_TEST(a_start_with_more_than_it_may_have_open_is_refused_and_costs_nothing)
 {
